@@ -20,7 +20,8 @@ from dashboards.shared.presenters import age_ms_of, to_moment_or_none
 from fleet.alerts import store
 from fleet.alerts.headlines.actions import VIEW, HeadlineAction, has_other_auth, has_reachable_tunnel
 from fleet.alerts.headlines.headline import IncidentDescriber, IncidentHeadline
-from fleet.alerts.lifecycle import EvaluationContext, plan_notification
+from fleet.alerts.lifecycle.context import EvaluationContext
+from fleet.alerts.lifecycle.notification_plan import plan_notification
 from fleet.alerts.notifications import (
     agents_path,
     describe_recovery,

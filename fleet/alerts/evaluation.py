@@ -13,13 +13,9 @@ from fleet.alerts.facts import ClusterFacts
 from fleet.alerts.findings import evaluate_rules
 from fleet.alerts.flapping import FLAP_SECONDS
 from fleet.alerts.inhibition import JOINT_KINDS, inhibitor_of, select_representatives
-from fleet.alerts.lifecycle import (
-    EvaluationContext,
-    advance,
-    advance_while_blind,
-    find_due_notification,
-    with_notification,
-)
+from fleet.alerts.lifecycle.context import EvaluationContext
+from fleet.alerts.lifecycle.notification_plan import find_due_notification, with_notification
+from fleet.alerts.lifecycle.stages import advance, advance_while_blind
 from fleet.alerts.rules import Rule
 from fleet.alerts.silences import Silence, find_silence
 from fleet.vocabulary.incidents import (

@@ -26,7 +26,8 @@ from fleet.alerts.facts import (
     make_blind_facts,
 )
 from fleet.alerts.headlines.headline import find_actions
-from fleet.alerts.lifecycle import EvaluationContext, with_notification
+from fleet.alerts.lifecycle.context import EvaluationContext
+from fleet.alerts.lifecycle.notification_plan import with_notification
 from fleet.alerts.matchers import Matcher, are_agent_matchers, match_names
 from fleet.alerts.notifications import NotificationLinks
 from fleet.alerts.routing.tree import Route, escalates_at, match_routes, plan_receivers

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 
 from fleet.alerts.evaluation import EvaluationOutcome
 from fleet.alerts.facts import ClusterFacts
-from fleet.alerts.lifecycle import EvaluationContext, next_change_at
+from fleet.alerts.lifecycle.context import EvaluationContext
+from fleet.alerts.lifecycle.stages import next_change_at
 from fleet.alerts.routing.tree import Route, escalates_at, match_routes
 from fleet.alerts.rules import Rule
 from fleet.alerts.silences import Silence

@@ -30,7 +30,7 @@ from fleet.alerts.evidence.copies import read_copy_mark, read_evidence
 from fleet.alerts.evidence.evidence import EvidenceError, agent_views_of, instance_views_of
 from fleet.alerts.facts import affected_agents_of
 from fleet.alerts.incident_actions import ActionError
-from fleet.alerts.lifecycle import EvaluationContext
+from fleet.alerts.lifecycle.context import EvaluationContext
 from fleet.models.access import Permission, has_cluster_limit, has_permission
 from fleet.models.alerting import AlertClock, Silence, filter_applicable_to
 from fleet.models.clusters import DEFAULT_CLUSTER

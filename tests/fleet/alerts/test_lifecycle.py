@@ -6,14 +6,13 @@ import pytest
 
 from fleet.alerts.facts import AffectedGroup
 from fleet.alerts.findings import evaluate_rules
-from fleet.alerts.lifecycle import (
-    EvaluationContext,
-    advance,
-    advance_while_blind,
+from fleet.alerts.lifecycle.context import EvaluationContext
+from fleet.alerts.lifecycle.notification_plan import (
     find_due_notification,
     plan_notification,
     with_notification,
 )
+from fleet.alerts.lifecycle.stages import advance, advance_while_blind
 from fleet.alerts.matchers import parse_matchers
 from fleet.alerts.rules import DEFAULT_RULES
 from fleet.alerts.silences import Silence

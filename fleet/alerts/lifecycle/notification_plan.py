@@ -1,0 +1,169 @@
+"""When a notification of an incident is due, of which kind and why. Pure. docs/reference/alerts.md, "Notifications"."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from fleet.alerts.flapping import FLAP_SECONDS
+from fleet.alerts.lifecycle.context import EvaluationContext
+from fleet.alerts.rules import Rule
+from fleet.protocol.durations import format_readable
+from fleet.vocabulary.incidents import Incident, IncidentState, NotificationKind, Severity, is_console_cause
+
+#: An update is sent when more agents are affected than the last notification said: by this factor and number.
+_GROWTH_FACTOR = 1.5
+_MIN_GROWTH = 5
+#: Seconds after its due time for which the first notification reports the worst state so far. A later one, for
+#: example after a silence of an hour, reports the current state.
+FIRST_NOTIFICATION_GRACE_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class NotificationPlan:
+    """The next notification of an incident: time, kind and reason. `at` None: none is planned."""
+
+    at: float | None
+    kind: NotificationKind | None
+    reason: str
+
+
+def plan_notification(incident: Incident, evaluation_context: EvaluationContext) -> NotificationPlan:
+    """Return the next notification, as far as it is known at this evaluation."""
+    if incident.state is IncidentState.RESOLVED:
+        if incident.notification_count:
+            return NotificationPlan(
+                evaluation_context.now, NotificationKind.RESOLVED, "the incident is resolved"
+            )
+        return NotificationPlan(None, None, "the incident resolved before anything was sent")
+    if suppression_reason := _find_suppression_reason(incident):
+        # The resolved notification is sent anyway: some receivers keep an alert open until they get one.
+        is_ending = incident.state is IncidentState.RECOVERING and incident.notification_count
+        return (
+            _plan_resolution(incident, evaluation_context)
+            if is_ending
+            else NotificationPlan(None, None, suppression_reason)
+        )
+    notified_at = incident.notified_at
+    if incident.flapping_since is not None and (notified_at is None or notified_at < incident.flapping_since):
+        return NotificationPlan(
+            incident.flapping_since, NotificationKind.FLAPPING, "the incident is flapping"
+        )
+    if incident.state is IncidentState.PENDING:
+        return NotificationPlan(
+            None, None, "the incident is pending: its rule has not held long enough to fire"
+        )
+    if incident.state is IncidentState.RECOVERING:
+        return _plan_resolution(incident, evaluation_context)
+    return _plan_while_firing(incident, evaluation_context.strongest_rule(incident), evaluation_context.now)
+
+
+def find_due_notification(
+    incident: Incident, evaluation_context: EvaluationContext
+) -> NotificationKind | None:
+    """Return the kind of notification to send now, if any."""
+    next_plan = plan_notification(incident, evaluation_context)
+    if incident.state is IncidentState.RECOVERING and next_plan.kind is NotificationKind.RESOLVED:
+        return None
+    return next_plan.kind if next_plan.at is not None and next_plan.at <= evaluation_context.now else None
+
+
+def with_notification(incident: Incident, now: float) -> Incident:
+    """Return the incident after a notification about it."""
+    return replace(
+        incident,
+        notified_at=now,
+        notified_severity=incident.severity,
+        notified_affected_count=incident.affected_count,
+        notification_count=incident.notification_count + 1,
+    )
+
+
+def recover_seconds_of(incident: Incident, evaluation_context: EvaluationContext) -> float:
+    """Return the seconds without findings until an incident resolves: the longest that any of its rules demands."""
+    if incident.flapping_since is not None:
+        return FLAP_SECONDS
+    firing_rules = [
+        evaluation_context.rules[rule_name]
+        for rule_name, mark in incident.marks.items()
+        if mark.is_firing and rule_name in evaluation_context.rules
+    ]
+    return max(
+        (rule.recover_seconds for rule in firing_rules),
+        default=evaluation_context.strongest_rule(incident).recover_seconds,
+    )
+
+
+def first_notification_at(incident: Incident, rule: Rule) -> float:
+    """Return when the first notification is due, after the grouping wait."""
+    return max(incident.fired_at or 0.0, incident.opened_at + rule.group_wait)
+
+
+def is_before_first_notification(incident: Incident, evaluation_context: EvaluationContext) -> bool:
+    """Return whether the first notification of an incident is still to be sent."""
+    return (
+        not incident.notification_count
+        and evaluation_context.now
+        < first_notification_at(incident, evaluation_context.strongest_rule(incident))
+        + FIRST_NOTIFICATION_GRACE_SECONDS
+    )
+
+
+def _find_suppression_reason(incident: Incident) -> str:
+    """Return why only the resolved notification is sent; empty if all are sent."""
+    if incident.inhibited_by:
+        if is_console_cause(incident.inhibited_by):
+            return "Refloat cannot see the fleet"
+        return f"inhibited by {incident.inhibited_by}"
+    if incident.silenced_by:
+        return f"silenced: {incident.silenced_by}"
+    return "incidents of severity info are sent in digests only" if incident.severity is Severity.INFO else ""
+
+
+def _plan_resolution(incident: Incident, evaluation_context: EvaluationContext) -> NotificationPlan:
+    """Return the plan of a recovering incident."""
+    resolves_at = (incident.recovering_since or evaluation_context.now) + recover_seconds_of(
+        incident, evaluation_context
+    )
+    kind = NotificationKind.RESOLVED if incident.notification_count else None
+    return NotificationPlan(
+        resolves_at if kind else None, kind, "the incident resolves unless a rule fires again"
+    )
+
+
+def _plan_while_firing(incident: Incident, rule: Rule, now: float) -> NotificationPlan:
+    notified_at = incident.notified_at
+    if notified_at is None:
+        first_at = first_notification_at(incident, rule)
+        has_firing_mark = any(mark.is_firing for mark in incident.marks.values()) or not incident.marks
+        if not has_firing_mark and now >= first_at + FIRST_NOTIFICATION_GRACE_SECONDS:
+            return NotificationPlan(
+                None,
+                None,
+                "the rule that fired no longer holds, and the others have not held long enough to fire",
+            )
+        return NotificationPlan(
+            first_at,
+            NotificationKind.FIRING,
+            f"grouping wait of {format_readable(rule.group_wait)}",
+        )
+    if incident.severity > (incident.notified_severity or Severity.INFO):
+        return NotificationPlan(notified_at, NotificationKind.WORSE, "the severity increased")
+    if incident.acknowledged_at is not None:
+        return NotificationPlan(None, None, "the incident is acknowledged")
+    growth_threshold = max(
+        _GROWTH_FACTOR * incident.notified_affected_count, incident.notified_affected_count + _MIN_GROWTH
+    )
+    # The severity is about to increase: send one notification, not two.
+    is_about_to_worsen = any(
+        mark.severity > incident.severity for mark in incident.marks.values() if not mark.is_firing
+    )
+    if (
+        incident.affected_count > growth_threshold
+        and incident.flapping_since is None
+        and not is_about_to_worsen
+    ):
+        return NotificationPlan(
+            notified_at + rule.group_interval, NotificationKind.UPDATE, "many more agents are affected"
+        )
+    repeat_reason = f"repeat every {format_readable(rule.repeat_seconds)}"
+    return NotificationPlan(notified_at + rule.repeat_seconds, NotificationKind.REPEAT, repeat_reason)
