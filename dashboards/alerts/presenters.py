@@ -29,7 +29,8 @@ from fleet.alerts.notifications import (
     headline_of,
     subject_of,
 )
-from fleet.alerts.routing.tree import Route, escalates_at, match_routes, plan_receivers
+from fleet.alerts.receivers import plan_notification_receivers
+from fleet.alerts.routing.tree import Route, escalates_at, match_routes
 from fleet.alerts.rules import Rule
 from fleet.alerts.silences import Silence, find_active_silences, find_silence_name
 from fleet.alerts.wording.words import format_remaining
@@ -263,9 +264,8 @@ def next_notification_of(
     kind = notification_plan.kind or NotificationKind.FIRING
     if escalation_at is not None and (at is None or escalation_at < at):
         at, reason, kind = escalation_at, "escalation unless acknowledged", NotificationKind.ESCALATED
-    planned_receivers = plan_receivers(matched_routes, incident, kind, at or now)
-    if kind is NotificationKind.RESOLVED:
-        planned_receivers = store.plan_resolved_receivers(row, planned_receivers, at or now)
+    notification = Notification(kind, incident, at or now, incident.notification_count)
+    planned_receivers = plan_notification_receivers(notification, row, routes, at or now)
     planned_delays = [
         (send_at, delay_reason) for send_at, delay_reason in planned_receivers.values() if delay_reason
     ]

@@ -135,7 +135,7 @@ def _advance_incident(
         return
     kind = None if is_blind else find_due_notification(after, evaluation_context)
     if kind is not None:
-        after = with_notification(after, evaluation_context.now)
+        after = with_notification(after, kind, evaluation_context.now)
         outcome.notifications.append(
             Notification(kind, after, evaluation_context.now, after.notification_count)
         )
@@ -143,7 +143,7 @@ def _advance_incident(
         outcome.timeline_entries.append(
             (after, TimelineEntry(evaluation_context.now, TimelineKind.NOTIFICATION, text))
         )
-    elif (update_kind := _find_silence_change(incident, after)) is not None:
+    elif (update_kind := _find_update_in_place(incident, after)) is not None:
         outcome.updates_in_place.append(
             Notification(update_kind, after, evaluation_context.now, after.notification_count)
         )
@@ -157,15 +157,16 @@ def _advance_incident(
 _silence_fields_of = attrgetter("silenced_by", "silenced_until", "silence_creator")
 
 
-def _find_silence_change(before: Incident, after: Incident) -> NotificationKind | None:
-    """Return whether a silence of a notified incident began, changed or ended; None if not."""
-    if (
-        not after.is_open
-        or not after.notification_count
-        or _silence_fields_of(before) == _silence_fields_of(after)
-    ):
+def _find_update_in_place(before: Incident, after: Incident) -> NotificationKind | None:
+    """Return what changed of a notified incident: its silence or its state; None if neither."""
+    if not after.is_open or not after.is_notified:
         return None
-    return NotificationKind.SILENCED if after.silenced_by else NotificationKind.UNSILENCED
+    if _silence_fields_of(before) != _silence_fields_of(after):
+        return NotificationKind.SILENCED if after.silenced_by else NotificationKind.UNSILENCED
+    if before.state is after.state or after.flapping_since is not None:
+        return None
+    is_recovering = after.state is IncidentState.RECOVERING
+    return NotificationKind.RECOVERING if is_recovering else NotificationKind.RECURRED
 
 
 def _with_inhibition_and_silence(incident: Incident, inputs: _EvaluationInputs) -> Incident:
@@ -187,7 +188,7 @@ def _with_inhibition_and_silence(incident: Incident, inputs: _EvaluationInputs) 
     if (
         updated_incident.state is IncidentState.FIRING
         and updated_incident.inhibited_by
-        and not updated_incident.notification_count
+        and not updated_incident.is_notified
         and updated_incident.fired_at
     ):
         # Not notified yet: back to pending until nothing inhibits it.

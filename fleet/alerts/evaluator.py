@@ -15,7 +15,6 @@ import numpy as np
 
 from fleet import lease
 from fleet.alerts import digest, notifications, store
-from fleet.alerts.channels.registry import KINDS_UPDATING_IN_PLACE
 from fleet.alerts.evaluation import EvaluationOutcome, evaluate
 from fleet.alerts.evidence.copies import EvidenceCopies
 from fleet.alerts.facts import (
@@ -30,7 +29,8 @@ from fleet.alerts.lifecycle.context import EvaluationContext
 from fleet.alerts.lifecycle.notification_plan import with_notification
 from fleet.alerts.matchers import Matcher, are_agent_matchers, match_names
 from fleet.alerts.notifications import NotificationLinks
-from fleet.alerts.routing.tree import Route, escalates_at, match_routes, plan_receivers
+from fleet.alerts.receivers import mark_unreceived, plan_notification_receivers, split_first_receivers
+from fleet.alerts.routing.tree import Route, escalates_at, match_routes
 from fleet.alerts.rules import Rule
 from fleet.alerts.silences import WARN_BEFORE_SECONDS, Silence, find_active_silences
 from fleet.alerts.steady_state import SteadyState, steady_state_of
@@ -55,8 +55,6 @@ from fleet.vocabulary.incidents import (
 
 #: Returns the names of instances whose policies drift from the desired values. Injected, because changes own that.
 DriftLookup = Callable[[str, Iterable[InstanceView]], Sequence[str]]
-#: End of the timeline entry of a notification without recipients.
-_NO_RECEIVER_SUFFIX = ", but not sent: the route has no channel."
 #: Seconds between two checks for due digests.
 _DIGEST_CHECK_SECONDS = 60.0
 
@@ -166,7 +164,7 @@ class Evaluator:
         needs_routes = bool(outcome.notifications or outcome.updates_in_place or can_escalate)
         routes = store.read_routes(cluster) if needs_routes else ()
         _escalate_incidents(outcome, routes, now)
-        _mark_unreceived(outcome, incident_rows, routes, now)
+        mark_unreceived(outcome, incident_rows, routes, now)
         with self._fenced_transaction(cluster, now, started_at):
             store.save_outcome(
                 incident_rows,
@@ -324,15 +322,10 @@ class Evaluator:
         links = NotificationLinks(
             self._console_url, runbook, row.pk, self._find_actions(incident, notification.at)
         )
-        payload = notifications.payload_of(notification, links)
-        planned_receivers = plan_receivers(match_routes(routes, incident), incident, notification.kind, now)
-        if notification.kind is NotificationKind.RESOLVED:
-            planned_receivers = store.plan_resolved_receivers(row, planned_receivers, now)
-        elif notification.kind in (NotificationKind.SILENCED, NotificationKind.UNSILENCED):
-            planned_receivers = store.plan_update_receivers(
-                row, KINDS_UPDATING_IN_PLACE, planned_receivers, now
-            )
-        store.enqueue_deliveries(row, notification.kind, notification.key, payload, planned_receivers, now)
+        receivers = plan_notification_receivers(notification, row, routes, now)
+        for kind, kind_receivers in split_first_receivers(notification.kind, row, receivers):
+            payload = notifications.payload_of(replace(notification, kind=kind), links)
+            store.enqueue_deliveries(row, kind, notification.key, payload, kind_receivers, now)
 
     def _find_actions(self, incident: Incident, now: float) -> tuple[tuple[str, str], ...]:
         """Return label and path of the actions that help the affected agents of an incident now."""
@@ -374,39 +367,6 @@ def _describe_verdict(reader: Reader, table: FleetTable, index: int) -> str:
     """Return why an agent has its state; empty if the evidence has changed since."""
     sentence = reader.agent(table, index).verdict.sentence
     return "" if sentence == NEWER_EVIDENCE_SENTENCE else sentence
-
-
-def _mark_unreceived(
-    outcome: EvaluationOutcome,
-    incident_rows: Mapping[str, incident_models.Incident],
-    routes: Sequence[Route],
-    now: float,
-) -> None:
-    """Mark timeline entries of notifications that no channel receives."""
-    unreceived_keys = set()
-    for notification in outcome.notifications:
-        key = notification.incident.key
-        if notification.kind is NotificationKind.RESOLVED:
-            has_receiver = key in incident_rows and any(
-                store.sends_resolved_by_channel(incident_rows[key]).values()
-            )
-        else:
-            has_receiver = bool(
-                plan_receivers(
-                    match_routes(routes, notification.incident), notification.incident, notification.kind, now
-                )
-            )
-        if not has_receiver:
-            unreceived_keys.add(key)
-    outcome.timeline_entries[:] = [
-        (
-            incident,
-            replace(entry, text=entry.text.removesuffix(".") + _NO_RECEIVER_SUFFIX)
-            if incident.key in unreceived_keys and entry.kind is TimelineKind.NOTIFICATION
-            else entry,
-        )
-        for incident, entry in outcome.timeline_entries
-    ]
 
 
 def count_open_incidents(incidents: Iterable[Incident]) -> dict[str, int]:
@@ -475,7 +435,9 @@ def _escalate_incidents(outcome: EvaluationOutcome, routes: Sequence[Route], now
         at = escalates_at(match_routes(routes, incident), incident) if routes else None
         if at is None or at > now:
             continue
-        escalated_incident = replace(with_notification(incident, now), escalated_at=now)
+        escalated_incident = replace(
+            with_notification(incident, NotificationKind.ESCALATED, now), escalated_at=now
+        )
         outcome.incidents[key] = escalated_incident
         outcome.changed_incidents = [
             changed_incident for changed_incident in outcome.changed_incidents if changed_incident.key != key

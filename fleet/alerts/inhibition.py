@@ -113,7 +113,7 @@ def _began_before(incident: Incident, candidate: Incident) -> bool:
     """Return whether an incident began, or was notified, before the other one can have begun."""
     if incident.cause.kind in _FLEETWIDE_KINDS:
         # The agents of these causes change all the time, so the time of firing counts.
-        fired_at = incident.fired_at if incident.notification_count else None
+        fired_at = incident.fired_at if incident.is_notified else None
         return fired_at is not None and fired_at < (candidate.began_at or candidate.opened_at)
     if incident.began_at is None or candidate.began_at is None:
         return False

@@ -52,6 +52,8 @@ def subject_of(notification: Notification) -> str:
     if notification.kind is NotificationKind.FLAPPING:
         return f"FLAPPING {cluster}: {name} - further state changes are not sent one by one"
     severity_word = incident.severity.look.subject_prefix
+    if notification.kind is NotificationKind.SHORT_OUTAGE:
+        return f"OVER {cluster}: {headline_of(incident)}{_format_outage_suffix(notification)}"
     lead = {
         NotificationKind.WORSE: f"{severity_word} (worse)",
         NotificationKind.REPEAT: f"{severity_word} (repeat)",
@@ -244,6 +246,9 @@ def _describe_open_recovery(notification: Notification) -> str:
         return ""
     if incident.affected_count:
         return describe_recovery(incident, notification.at)
+    if notification.kind is NotificationKind.SHORT_OUTAGE and incident.recovering_since is not None:
+        subject = "all agents recovered" if incident.peak_count else f"{incident.cause.name} recovered"
+        return f"{subject} at {datetime.fromtimestamp(incident.recovering_since, UTC):%H:%M:%S} UTC."
     return "no agents are affected now." if incident.peak_count else ""
 
 
@@ -259,6 +264,11 @@ def format_iso(at: float | None) -> str | None:
 
 def _format_agent_count(count: int) -> str:
     return f"{count} agent{'s' if count != 1 else ''}"
+
+
+def _format_outage_suffix(notification: Notification) -> str:
+    duration = format_readable(round(notification.incident.duration_seconds(notification.at)))
+    return f" - over after {duration}"
 
 
 def _format_recovery_suffix(notification: Notification) -> str:

@@ -5,7 +5,7 @@ The results of one evaluation and its notifications are written in one transacti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from datetime import datetime
 from enum import Enum
@@ -313,6 +313,22 @@ def plan_resolved_receivers(
         for channel, sends_resolved in sends_resolved_by_channel(row).items()
         if sends_resolved
     }
+
+
+def read_notified_channel_ids(row: Incident) -> frozenset[int]:
+    """Return the channels with notifications of an incident, sent or waiting."""
+    channel_ids = alerting.Delivery.objects.filter(incident=row).values_list("channel", flat=True)
+    return frozenset(channel_ids.distinct().order_by())
+
+
+def exclude_channels(
+    receivers: Mapping[int, tuple[float, str]], kinds: Collection[str]
+) -> dict[int, tuple[float, str]]:
+    """Return the receivers without those of the channel kinds."""
+    excluded_ids = set(
+        alerting.Channel.objects.filter(pk__in=receivers, kind__in=kinds).values_list("pk", flat=True)
+    )
+    return {channel: schedule for channel, schedule in receivers.items() if channel not in excluded_ids}
 
 
 def plan_update_receivers(

@@ -185,11 +185,13 @@ class Incident:
     flapping_since: float | None = None
     #: (time, affected agents), thinned out.
     trend: tuple[tuple[float, int], ...] = ()
-    #: Time, severity and affected agents of the last notification, and number of notifications.
+    #: Time, severity and affected agents of the last notification that the incident is open; and the number of all.
     notified_at: float | None = None
     notified_severity: Severity | None = None
     notified_affected_count: int = 0
     notification_count: int = 0
+    #: Time of the notification of an outage that had ended before its first notification was due.
+    short_outage_notified_at: float | None = None
     #: Time of the escalation.
     escalated_at: float | None = None
     acknowledged_at: float | None = None
@@ -218,6 +220,11 @@ class Incident:
         """Whether the incident is firing or recovering."""
         return self.state in OPEN_STATES
 
+    @property
+    def is_notified(self) -> bool:
+        """Whether receivers were told that the incident is open, so that they expect to be told that it is resolved."""
+        return self.notified_at is not None
+
     def duration_seconds(self, now: float) -> float:
         """Return the seconds from the first finding to the start of the recovery, or to `now`."""
         ended_at = self.resolved_at or now
@@ -235,9 +242,12 @@ class NotificationKind(StrEnum):
     FLAPPING = "flapping"
     REPEAT = "repeat"
     ESCALATED = "escalated"
+    #: The only notification of an outage that had ended before its first notification was due.
+    SHORT_OUTAGE = "short-outage"
     ACKNOWLEDGED = "acknowledged"
-    #: Only for channels that update the notification of an incident in place.
     UNACKNOWLEDGED = "unacknowledged"
+    RECOVERING = "recovering"
+    RECURRED = "recurred"
     SILENCED = "silenced"
     UNSILENCED = "unsilenced"
     RESOLVED = "resolved"
@@ -246,15 +256,18 @@ class NotificationKind(StrEnum):
     SILENCE_ENDS = "silence-ends"
 
 
-#: Notifications of an action on an incident. They are not counted, so they have no number of their own.
-_ACTION_KINDS = frozenset(
+#: Notifications that only channels receive that update the notification of an incident in place.
+UPDATE_IN_PLACE_KINDS = frozenset(
     {
-        NotificationKind.ACKNOWLEDGED,
         NotificationKind.UNACKNOWLEDGED,
+        NotificationKind.RECOVERING,
+        NotificationKind.RECURRED,
         NotificationKind.SILENCED,
         NotificationKind.UNSILENCED,
     }
 )
+#: Notifications that are not counted: their key has a time instead of a number.
+_UNCOUNTED_KINDS = UPDATE_IN_PLACE_KINDS | {NotificationKind.ACKNOWLEDGED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +283,7 @@ class Notification:
     @property
     def key(self) -> str:
         """Deduplication key, the same for every attempt."""
-        if self.kind in _ACTION_KINDS:
+        if self.kind in _UNCOUNTED_KINDS:
             return f"{self.incident.id}/{self.kind}-{int(self.at * 1000)}"
         return f"{self.incident.id}/{self.number}"
 

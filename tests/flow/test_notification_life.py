@@ -140,6 +140,7 @@ def test_whole_life_of_an_incident(life: LifeScenario) -> None:
         "Silenced until 15:28 UTC by alice: new disks",
         "Silenced until 16:28 UTC by alice: new disks",
         "The silence ended.",
+        "The incident is recovering: no alert rule matches any more.",
         "RESOLVED",
     ]
     kinds = ["firing", "worse", "update", "resolved"]
@@ -176,6 +177,38 @@ def test_incident_silenced_from_the_beginning_is_posted_when_its_silence_ends(li
     (entry,) = life.slack.ops.thread_of(message)
     assert entry.startswith("+CRIT default: 12 agents stranded")
     assert message.view.facts["⟦State⟧"] == "Firing"
+
+
+def test_outage_that_is_over_within_the_grouping_wait_is_one_message(life: LifeScenario) -> None:
+    """It says that it is over; PagerDuty, which would keep an alert, gets nothing. If it returns, all are notified."""
+    life.run(15, 12)
+    life.run(30)
+    (message,) = life.slack.ops.messages
+    assert message.view.title == "Over, was critical: proxy-1 in cluster default"
+    assert message.view.facts["⟦State⟧"] == "Over"
+    assert list(message.view.buttons) == ["Open incident", "Runbook"]
+    assert [card.texts[0] for card in life.teams.cards] == [message.view.title]
+    assert life.pagerduty.alerts == {}
+    life.run(20, 12)
+    (entry,) = life.slack.ops.thread_of(message)
+    assert entry.startswith("+CRIT default: 12 agents stranded")
+    assert message.view.facts["⟦State⟧"] == "Firing"
+    assert life.kinds_sent_to("pagerduty") == ["firing"]
+    life.run(400)
+    assert life.slack.ops.messages == [message]
+    assert life.kinds_sent_to("teams") == ["short-outage", "firing", "resolved"]
+    assert life.kinds_sent_to("pagerduty") == ["firing", "resolved"]
+
+
+def test_short_outage_without_a_channel_for_it_says_so(life: LifeScenario) -> None:
+    """In the timeline: nobody has to guess why nothing was sent."""
+    Channel.objects.exclude(kind="pagerduty").delete()
+    life.run(15, 12)
+    life.run(400)
+    texts = list(life.incident.events.filter(kind="notification").values_list("text", flat=True))
+    reason = "the route has no channel besides those that keep an alert until it is resolved."
+    assert texts == [f"Notification due (short-outage), but not sent: {reason}"]
+    assert not Delivery.objects.exists()
 
 
 def test_digest_and_test_are_messages_of_their_own(life: LifeScenario) -> None:
@@ -268,7 +301,7 @@ def test_two_processes_send_each_message_once(life: LifeScenario) -> None:
     (message,) = life.slack.ops.messages
     assert message.view.title.startswith("Resolved")
     assert [entry.partition(" default")[0] for entry in life.slack.ops.thread_of(message)] == [
-        "+CRIT (worse)", "RESOLVED",
+        "+CRIT (worse)", "The incident is recovering: no alert rule matches any more.", "RESOLVED",
     ]  # fmt: skip
     assert len(life.teams.cards) == 3
 

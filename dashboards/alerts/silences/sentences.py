@@ -75,7 +75,7 @@ def read_receivers(rows: Collection[Incident]) -> Receivers:
     }
     queued_ids = deliveries.filter(sent_at=None, failed_at=None).values_list("incident_id", flat=True)
     return Receivers(
-        notified_count=sum(bool(store.incident_of(row).notification_count) for row in rows),
+        notified_count=sum(store.incident_of(row).is_notified for row in rows),
         resolved_names=tuple(sorted({name for name, _, sends_resolved in channels if sends_resolved})),
         reposted_names=tuple(sorted({name for name, kind, _ in channels if kind in REPOST_FUNCTIONS})),
         updated_names=tuple(sorted({name for name, kind, _ in channels if kind in KINDS_UPDATING_IN_PLACE})),

@@ -120,5 +120,6 @@ KIND = ChannelKind(
     ),
     send=send,
     origin_of=normalized_origin_of,
+    keeps_alerts=True,
     repost=repost,
 )

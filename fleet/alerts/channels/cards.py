@@ -87,12 +87,12 @@ def card_of(request: SendRequest, *, names_event: bool) -> Card:
         title=_title_of(request, names_event=names_event),
         headline=truncate(to_line(incident["summary"]), _MAX_HEADLINE_LENGTH),
         facts=tuple(
-            (label, truncate(to_line(fact), _MAX_FACT_LENGTH)) for label, fact in _facts_of(incident) if fact
+            (label, truncate(to_line(fact), _MAX_FACT_LENGTH)) for label, fact in _facts_of(request) if fact
         ),
         agents=_format_agents(incident),
         footer=truncate(to_line(f"{sent_at}{rules}"), _MAX_FOOTER_LENGTH),
-        buttons=_incident_buttons_of(payload),
-        tone="resolved" if incident["state"] == "resolved" else incident["severity"],
+        buttons=_incident_buttons_of(payload, is_open=not _is_over(request)),
+        tone="resolved" if _is_over(request) else incident["severity"],
     )
 
 
@@ -112,23 +112,32 @@ def truncate(text: str, max_length: int) -> str:
     return text if len(text) <= max_length else f"{text[: max_length - 1]}…"
 
 
+def _is_over(request: SendRequest) -> bool:
+    """Return whether the incident is resolved, or so short that nobody was notified before it was over."""
+    return bool(request.incident["state"] == "resolved" or request.kind == "short-outage")
+
+
 def _title_of(request: SendRequest, *, names_event: bool) -> str:
     incident = request.incident
-    is_resolved = incident["state"] == "resolved"
-    event = "" if is_resolved or not names_event else _EVENT_BY_KIND.get(request.kind, "")
-    status = f"{'resolved' if is_resolved else incident['severity']}".capitalize()
+    event = "" if _is_over(request) or not names_event else _EVENT_BY_KIND.get(request.kind, "")
+    status = incident["severity"].capitalize()
+    if request.kind == "short-outage":
+        status = f"Over, was {incident['severity']}"
+    elif incident["state"] == "resolved":
+        status = "Resolved"
     # The cause of an incident without a common cause repeats the headline.
     cause = "" if incident["cause"]["kind"] == "fleet" else f"{incident['cause']['name']} in "
     title = f"{status}{f' ({event})' if event else ''}: {cause}cluster {incident['cluster']}"
     return truncate(to_line(title), MAX_TITLE_LENGTH)
 
 
-def _facts_of(incident: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+def _facts_of(request: SendRequest) -> tuple[tuple[str, str], ...]:
+    incident = request.incident
     opened_at = datetime.fromisoformat(incident["opened_at"])
     duration = format_readable(round(incident["duration_seconds"]))
     recovery = str(incident.get("recovery", ""))
     return (
-        ("State", _format_state(incident)),
+        ("State", "Over" if request.kind == "short-outage" else _format_state(incident)),
         ("Affected", f"{_format_agent_count(incident['affected_count'])} now, peak {incident['peak_count']}"),
         ("Cause", incident["cause"].get("label", incident["cause"]["name"])),
         ("Recovery", f"{recovery[:1].upper()}{recovery[1:]}"),
@@ -166,9 +175,9 @@ def _format_agents(incident: Mapping[str, Any]) -> str:
     return f"{label}: {', '.join(shown_names)}{suffix}"
 
 
-def _incident_buttons_of(payload: Mapping[str, Any]) -> tuple[CardButton, ...]:
+def _incident_buttons_of(payload: Mapping[str, Any], *, is_open: bool) -> tuple[CardButton, ...]:
     incident, links = payload["incident"], payload["links"]
-    page, is_open = links.get("Incident", ""), incident["state"] != "resolved"
+    page = links.get("Incident", "")
     can_acknowledge = bool(page) and is_open and not incident.get("acknowledged_by")
     can_silence = bool(page) and is_open and not incident.get("silenced_by")
     no_action = {"label": "", "url": ""}

@@ -66,6 +66,8 @@ class ChannelKind:
     origin_of: Callable[[Mapping[str, str]], str]
     #: People read the notifications. Other receivers open an alert for each one, which nothing might resolve.
     is_read_by_people: bool = False
+    #: The receiver keeps an alert until it is resolved: it is not notified of an outage that is already over.
+    keeps_alerts: bool = False
     #: The receiver accepts acknowledgements of incidents.
     accepts_acknowledgements: bool = False
     #: Later notifications change the first one: the kind is also notified of silences and removed acknowledgements.

@@ -126,5 +126,6 @@ KIND = ChannelKind(
     ),
     send=send,
     origin_of=lambda field_values: normalized_origin_of(field_values, _DEFAULT_EVENTS_URL),
+    keeps_alerts=True,
     accepts_acknowledgements=True,
 )

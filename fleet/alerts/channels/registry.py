@@ -32,6 +32,8 @@ KINDS_READ_BY_PEOPLE = frozenset(slug for slug, kind in CHANNEL_KINDS.items() if
 KINDS_ACCEPTING_ACKNOWLEDGEMENTS = frozenset(
     slug for slug, kind in CHANNEL_KINDS.items() if kind.accepts_acknowledgements
 )
+#: Slugs of the kinds whose receivers keep an alert until it is resolved.
+KINDS_KEEPING_ALERTS = frozenset(slug for slug, kind in CHANNEL_KINDS.items() if kind.keeps_alerts)
 #: Slugs of the kinds whose notifications of an incident change the first one.
 KINDS_UPDATING_IN_PLACE = frozenset(slug for slug, kind in CHANNEL_KINDS.items() if kind.updates_in_place)
 #: Repost functions by slug, of kinds whose receivers keep a list of alerts.

@@ -108,6 +108,8 @@ def _describe_event(request: SendRequest) -> str:
         "unacknowledged": "The acknowledgement was removed.",
         "silenced": f"{silence[:1].upper()}{silence[1:]}",
         "unsilenced": "The silence ended.",
+        "recovering": "The incident is recovering: no alert rule matches any more.",
+        "recurred": f"The incident fires again: {incident['summary']}.",
     }.get(request.kind)
     return to_line(sentence or request.payload["subject"])
 

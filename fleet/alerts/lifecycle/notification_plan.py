@@ -30,14 +30,14 @@ class NotificationPlan:
 def plan_notification(incident: Incident, evaluation_context: EvaluationContext) -> NotificationPlan:
     """Return the next notification, as far as it is known at this evaluation."""
     if incident.state is IncidentState.RESOLVED:
-        if incident.notification_count:
+        if incident.is_notified:
             return NotificationPlan(
                 evaluation_context.now, NotificationKind.RESOLVED, "the incident is resolved"
             )
-        return NotificationPlan(None, None, "the incident resolved before anything was sent")
+        return NotificationPlan(None, None, "no notification said that the incident was open")
     if suppression_reason := _find_suppression_reason(incident):
         # The resolved notification is sent anyway: some receivers keep an alert open until they get one.
-        is_ending = incident.state is IncidentState.RECOVERING and incident.notification_count
+        is_ending = incident.state is IncidentState.RECOVERING and incident.is_notified
         return (
             _plan_resolution(incident, evaluation_context)
             if is_ending
@@ -67,8 +67,12 @@ def find_due_notification(
     return next_plan.kind if next_plan.at is not None and next_plan.at <= evaluation_context.now else None
 
 
-def with_notification(incident: Incident, now: float) -> Incident:
+def with_notification(incident: Incident, kind: NotificationKind, now: float) -> Incident:
     """Return the incident after a notification about it."""
+    if kind is NotificationKind.SHORT_OUTAGE:
+        return replace(
+            incident, short_outage_notified_at=now, notification_count=incident.notification_count + 1
+        )
     return replace(
         incident,
         notified_at=now,
@@ -101,7 +105,7 @@ def first_notification_at(incident: Incident, rule: Rule) -> float:
 def is_before_first_notification(incident: Incident, evaluation_context: EvaluationContext) -> bool:
     """Return whether the first notification of an incident is still to be sent."""
     return (
-        not incident.notification_count
+        not incident.is_notified
         and evaluation_context.now
         < first_notification_at(incident, evaluation_context.strongest_rule(incident))
         + FIRST_NOTIFICATION_GRACE_SECONDS
@@ -121,13 +125,27 @@ def _find_suppression_reason(incident: Incident) -> str:
 
 def _plan_resolution(incident: Incident, evaluation_context: EvaluationContext) -> NotificationPlan:
     """Return the plan of a recovering incident."""
+    if not incident.is_notified:
+        return _plan_short_outage(incident, evaluation_context)
     resolves_at = (incident.recovering_since or evaluation_context.now) + recover_seconds_of(
         incident, evaluation_context
     )
-    kind = NotificationKind.RESOLVED if incident.notification_count else None
     return NotificationPlan(
-        resolves_at if kind else None, kind, "the incident resolves unless a rule fires again"
+        resolves_at, NotificationKind.RESOLVED, "the incident resolves unless a rule fires again"
     )
+
+
+def _plan_short_outage(incident: Incident, evaluation_context: EvaluationContext) -> NotificationPlan:
+    """Return the plan of an incident that recovered before anything was sent: one notification that it is over."""
+    rule = evaluation_context.strongest_rule(incident)
+    due_at = first_notification_at(incident, rule)
+    if incident.short_outage_notified_at is not None:
+        return NotificationPlan(None, None, "the notification of the short outage was sent")
+    if evaluation_context.now >= due_at + FIRST_NOTIFICATION_GRACE_SECONDS:
+        # For example a silence or a stronger cause held it back: it would be late, and nothing is left to do.
+        return NotificationPlan(None, None, "the incident recovered before anything was sent")
+    reason = f"the outage was shorter than the grouping wait of {format_readable(rule.group_wait)}"
+    return NotificationPlan(due_at, NotificationKind.SHORT_OUTAGE, reason)
 
 
 def _plan_while_firing(incident: Incident, rule: Rule, now: float) -> NotificationPlan:

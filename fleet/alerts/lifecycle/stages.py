@@ -82,7 +82,7 @@ def next_change_at(incident: Incident, evaluation_context: EvaluationContext) ->
             for rule_name, mark in incident.marks.items()
             if not mark.is_firing
         ]
-    if not incident.notification_count:
+    if not incident.is_notified:
         times.append(
             first_notification_at(incident, evaluation_context.strongest_rule(incident))
             + FIRST_NOTIFICATION_GRACE_SECONDS

@@ -134,7 +134,7 @@ def escalates_at(matched_routes: Sequence[MatchedRoute], incident: Incident) -> 
     """Return when an incident escalates unless it is acknowledged; None if it does not."""
     if (
         incident.state is not IncidentState.FIRING
-        or not incident.notification_count
+        or not incident.is_notified
         or incident.acknowledged_at is not None
         or incident.escalated_at is not None
         or incident.severity < Severity.CRITICAL
@@ -182,6 +182,7 @@ def make_trial_incident(
         now,
         severity=severity,
         fired_at=now,
+        notified_at=now,
         notification_count=1,
         agent_sets=(agent_set,) if agent_set else (),
         marks={rule: RuleMark(now, now, 1, severity, 1, "", is_firing=True)} if rule else {},

@@ -204,7 +204,8 @@ def _open_incident(url: str) -> Incident:
     channel = Channel.objects.create(name="am", kind="alertmanager", config={"url": url}, allow_private=True)
     incident = Incident.objects.create(
         cluster=cluster, key="proxy/p1", cause_kind="proxy", cause_id="p1", cause_name="p1", generation=1,
-        state="firing", severity=2, notification_count=1, opened_at=now - 60, summary="p1 does not answer.",
+        state="firing", severity=2, notified_at=now - 30, notification_count=1, opened_at=now - 60,
+        summary="p1 does not answer.",
     )  # fmt: skip
     notification = Notification(NotificationKind.FIRING, store.incident_of(incident), now, 1)
     Delivery.objects.create(

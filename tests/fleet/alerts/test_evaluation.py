@@ -5,9 +5,13 @@ from dataclasses import replace
 import pytest
 
 from fleet.alerts.facts import AffectedGroup, ClusterFacts, SickInstance
+from fleet.alerts.lifecycle.context import EvaluationContext
+from fleet.alerts.lifecycle.notification_plan import find_due_notification
 from fleet.alerts.matchers import parse_matchers
+from fleet.alerts.notifications import subject_of
+from fleet.alerts.rules import DEFAULT_RULES
 from fleet.alerts.silences import Silence
-from fleet.vocabulary.incidents import Cause, CauseKind, IncidentState, Severity
+from fleet.vocabulary.incidents import Cause, CauseKind, IncidentState, NotificationKind, Severity
 from tests.fakes.alerting import (
     AUTH,
     BACKEND,
@@ -202,13 +206,58 @@ def test_flapping_incident_is_resolved_once_after_30_quiet_minutes() -> None:
     assert simulation.notification_kinds == ["firing", "flapping", "resolved"]
 
 
-def test_incident_shorter_than_the_group_wait_is_not_notified() -> None:
-    """The incident is in the history only."""
+def test_outage_that_is_over_before_its_first_notification_is_one_notification() -> None:
+    """It says within 35 s what was the matter, and that it is over; nothing follows."""
     simulation = AlertSimulation()
-    simulation.run(20, stranded_facts(207))
+    simulation.run(13, stranded_facts(113))
     simulation.run(900, healthy_facts())
-    assert simulation.notification_kinds == []
+    ((at, notification),) = simulation.notifications
+    assert at <= 35
+    assert subject_of(notification) == "OVER default: 113 agents were stranded (proxy-1) - over after 13 s"
+    assert (notification.incident.severity, notification.incident.peak_count) == (Severity.CRITICAL, 113)
     assert [incident.state for incident in simulation.fired_incidents.values()] == [IncidentState.RESOLVED]
+
+
+def test_outage_that_returns_after_it_was_said_to_be_over_is_notified_at_once() -> None:
+    """As if nothing had been sent: the next notification says that it is firing, and one that it is resolved."""
+    simulation = AlertSimulation()
+    simulation.run(13, stranded_facts(113))
+    simulation.run(47, healthy_facts())
+    simulation.run(12, stranded_facts(40))
+    assert [kind for kind in simulation.notification_kinds if kind != "short-outage"] == ["firing"]
+    assert simulation.notifications[-1][0] <= 62
+    simulation.run(900, healthy_facts())
+    assert simulation.notification_kinds == ["short-outage", "firing", "resolved"]
+
+
+@pytest.mark.parametrize(
+    "change", [{"silenced_by": "upgrade"}, {"inhibited_by": "backend/default"}, {"severity": Severity.INFO}]
+)
+def test_short_outage_that_nobody_should_hear_of_is_not_notified(change: dict[str, object]) -> None:
+    """A silence, a stronger cause, or a severity that only digests have; nor minutes later, when that ends."""
+    simulation = AlertSimulation()
+    simulation.run(13, stranded_facts(113))
+    simulation.run(10, healthy_facts())
+    incident = simulation.incidents[PROXY.key]
+    rules = {rule.name: rule for rule in DEFAULT_RULES}
+    for seconds, changes in ((20, change), (100, {})):
+        later = EvaluationContext(simulation.now + seconds, simulation.now + seconds, rules)
+        assert find_due_notification(replace(incident, **changes), later) is None  # type: ignore[arg-type]
+    due = EvaluationContext(simulation.now + 20, simulation.now + 20, rules)
+    assert find_due_notification(incident, due) is NotificationKind.SHORT_OUTAGE
+
+
+def test_recovery_updates_the_notification_in_place() -> None:
+    """A message that says that an incident fires would be wrong for minutes."""
+    simulation = AlertSimulation()
+    simulation.run(60, stranded_facts(113))
+    simulation.run(30, healthy_facts())
+    simulation.run(30, stranded_facts(113))
+    simulation.run(900, healthy_facts())
+    kinds = [update.kind.value for update in simulation.updates_in_place]
+    assert kinds == ["recovering", "recurred", "recovering"]
+    assert len({update.key for update in simulation.updates_in_place}) == 3
+    assert simulation.notification_kinds == ["firing", "resolved"]
 
 
 def test_higher_severity_notifies_at_once_and_growth_after_the_group_interval() -> None:

@@ -42,20 +42,6 @@ def test_frozen_proxy_enqueues_one_firing_and_one_resolved_delivery() -> None:
     json.dumps(firing.payload)
 
 
-def test_timeline_shows_that_no_notification_was_sent() -> None:
-    """The route has no channel."""
-    scenario = EvaluatorScenario()
-    Route.objects.get(name="Everything").channels.clear()
-    scenario.run(60, stranded_count=20)
-    scenario.run(400)
-    texts = IncidentEvent.objects.filter(kind="notification").order_by("pk").values_list("text", flat=True)
-    assert list(texts) == [
-        "Notification due (firing), but not sent: the route has no channel.",
-        "Notification due (resolved), but not sent: the route has no channel.",
-    ]
-    assert scenario.delivery_kinds == []
-
-
 def test_stopped_polling_is_one_alert_about_the_console() -> None:
     """10 min without polls, then a recovery."""
     scenario = EvaluatorScenario()

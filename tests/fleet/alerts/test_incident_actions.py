@@ -21,7 +21,7 @@ def incident() -> Incident:
     Cluster.objects.get_or_create(id="default", defaults={"name": "Default"})
     return Incident.objects.create(
         cluster_id="default", key="proxy/p", cause_kind="proxy", cause_id="p", cause_name="proxy-1", generation=1,
-        state="firing", severity=2, opened_at=1.0, fired_at=2.0, notification_count=1,
+        state="firing", severity=2, opened_at=1.0, fired_at=2.0, notified_at=31.0, notification_count=1,
     )  # fmt: skip
 
 

@@ -60,8 +60,12 @@ def test_incident_that_began_before_the_stronger_cause_is_not_explained(
 def test_agents_notified_before_the_backend_failed_are_not_explained() -> None:
     """Agents change over time, so the first notification counts."""
     backend = _incident(_K.BACKEND, began_at=100.0)
-    for fired_at, notices, is_explained in ((50.0, 1, False), (50.0, 0, True), (150.0, 1, True)):
-        agents = _incident(_K.AGENTS, "no-tunnel", fired_at=fired_at, notification_count=notices)
+    for fired_at, notified_at, is_explained in (
+        (50.0, 80.0, False),
+        (50.0, None, True),
+        (150.0, 180.0, True),
+    ):
+        agents = _incident(_K.AGENTS, "no-tunnel", fired_at=fired_at, notified_at=notified_at)
         assert bool(inhibitor_of(agents, None, [backend], {}, 200.0)) is is_explained
 
 

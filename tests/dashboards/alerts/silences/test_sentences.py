@@ -91,7 +91,7 @@ def test_receivers_are_those_that_get_the_resolved_notification() -> None:
     incidents = [
         Incident.objects.create(
             cluster=cluster, key=f"proxy/{number}", cause_kind="proxy", cause_id=str(number), cause_name="p",
-            generation=1, state="firing", severity=2, opened_at=1.0, notification_count=1,
+            generation=1, state="firing", severity=2, opened_at=1.0, notified_at=31.0, notification_count=1,
         )
         for number in range(2)
     ]  # fmt: skip

@@ -42,7 +42,7 @@ _CRITICAL = Incident(
     0.0,
     severity=Severity.CRITICAL,
     fired_at=10.0,
-    notification_count=1,
+    notified_at=40.0,
 )
 _WARNING = replace(_CRITICAL, severity=Severity.WARNING)
 
@@ -81,7 +81,7 @@ def test_escalation_is_due_without_an_acknowledgement() -> None:
         {"acknowledged_at": 1.0},
         {"escalated_at": 1.0},
         {"silenced_by": "x"},
-        {"notification_count": 0},
+        {"notified_at": None},
     ):
         assert escalates_at(routes, replace(_CRITICAL, **changes)) is None  # type: ignore[arg-type]
     assert _receivers(_CRITICAL, NotificationKind.ESCALATED) == {_CHIEF}
