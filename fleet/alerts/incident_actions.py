@@ -21,12 +21,20 @@ from fleet.alerts.channels.registry import (
 from fleet.alerts.matchers import CONFIRMATION_WORD, Matcher, matches_everything, parse_matchers
 from fleet.alerts.notifications import NotificationLinks
 from fleet.alerts.routing.tree import match_routes, plan_receivers
+from fleet.alerts.silences import find_silence
 from fleet.audit import Attempt, RequestActor, record_outcome
 from fleet.models.alerting import Channel, Delivery, Silence
 from fleet.models.incidents import Incident, IncidentEvent
 from fleet.models.moments import to_seconds
+from fleet.protocol.durations import format_readable
 from fleet.vocabulary.actions import AuditAction, RefusalError
-from fleet.vocabulary.incidents import IncidentState, Notification, NotificationKind, TimelineKind
+from fleet.vocabulary.incidents import (
+    OPEN_STATES,
+    IncidentState,
+    Notification,
+    NotificationKind,
+    TimelineKind,
+)
 
 #: Longest silence, seconds: silences must not switch alerts off for good.
 MAX_SILENCE_SECONDS = 30 * 86400.0
@@ -150,10 +158,12 @@ def create_silence(
     *,
     cluster: str = "",
     typed_word: str = "",
+    now: float | None = None,
 ) -> Silence:
     """Create a silence. Raises ActionError, AlreadySilencedError, MatcherError.
 
-    Matchers that match everything require `typed_word`. `creator` is always the signed-in user.
+    Matchers that match everything require `typed_word`. `creator` is always the signed-in user. `now` None: the silence
+    starts at once.
     """
     parsed_matchers = parse_matchers(matchers)
     row = Silence(
@@ -176,6 +186,9 @@ def create_silence(
                 duplicate,
             )
         row.save(force_insert=True)
+        if now is None or starts_at <= now:
+            duration = format_readable(round(ends_at - starts_at))
+            _add_silence_entries(row, f"silenced the incident for {duration}: {row.reason}", starts_at, actor)
     return row
 
 
@@ -254,18 +267,32 @@ def extend_silence(row: Silence, seconds: float, now: float, actor: RequestActor
                 "out of date: somebody changed this silence, which now ends at "
                 f"{notifications.format_utc(current_end)}. Check the new end, then extend again"
             )
+        _add_silence_entries(
+            row, f"extended the silence until {notifications.format_utc(ends_at)}.", now, actor
+        )
 
 
 def end_silence(row: Silence, now: float, actor: RequestActor) -> bool:
     """End a silence now, or drop it if it has not started. Its row is kept. Return False if it had ended before."""
     with record_outcome(_create_silence_attempt(AuditAction.SILENCE_END, row, actor)):
-        return bool(
-            Silence.objects.filter(pk=row.pk, ends_at__gt=now).update(
-                # Nobody needs a reminder of an end that somebody chose.
-                ends_at=now,
-                expiry_notified=True,
-            )
+        has_ended = Silence.objects.filter(pk=row.pk, ends_at__gt=now).update(
+            # Nobody needs a reminder of an end that somebody chose.
+            ends_at=now,
+            expiry_notified=True,
         )
+        if has_ended:
+            _add_silence_entries(row, "ended the silence.", now, actor)
+        return bool(has_ended)
+
+
+def _add_silence_entries(row: Silence, action_clause: str, now: float, actor: RequestActor) -> None:
+    """Add what somebody did with a silence to the timelines of the open incidents that it matches."""
+    open_rows = Incident.objects.filter(state__in=[state.value for state in OPEN_STATES])
+    silence = store.silence_of(row)
+    for incident_row in open_rows.filter(cluster=row.cluster) if row.cluster else open_rows:
+        if find_silence(store.incident_of(incident_row), [silence]) is not None:
+            name = actor.identity.name
+            add_timeline_entry(incident_row, TimelineKind.SILENCED, name, f"{name} {action_clause}", now)
 
 
 def _audit_end_of(ends_at: float) -> dict[str, str]:

@@ -127,6 +127,7 @@ def create_silence(request: HttpRequest, cluster: str, body: CreateSilenceReques
             request_actor_of(request),
             cluster=require_cluster(cluster),
             typed_word=body.confirmation,
+            now=now,
         )
     except AlreadySilencedError as error:
         raise HttpError(409, sentence_of(error)) from error

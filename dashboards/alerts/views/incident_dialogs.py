@@ -30,8 +30,7 @@ from fleet.models.access import Permission
 from fleet.models.alerting import Silence
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.incidents import Incident
-from fleet.protocol.durations import format_readable
-from fleet.vocabulary.incidents import IncidentState, TimelineKind
+from fleet.vocabulary.incidents import IncidentState
 
 #: Values of `?open=` on the page of an incident.
 DIALOGS = ("silence", "acknowledge")
@@ -123,12 +122,7 @@ def _create_silence(
     request: HttpRequest, row: Incident, form: IncidentSilenceForm, cluster: str, now: float
 ) -> Silence:
     actor, ends_at = signed_in_actor_of(request), form.end_after(now, zone_of_request(request))
-    username = actor.identity.name
     matchers = format_matchers([Matcher("cause", escape_name(row.key))])
-    silence_row = incident_actions.create_silence(
-        matchers, form.cleaned_data["reason"], username, now, ends_at, actor, cluster=cluster
+    return incident_actions.create_silence(
+        matchers, form.cleaned_data["reason"], actor.identity.name, now, ends_at, actor, cluster=cluster
     )
-    duration = format_readable(round(ends_at - now))
-    text = f"{username} silenced the incident for {duration}: {silence_row.reason}"
-    incident_actions.add_timeline_entry(row, TimelineKind.SILENCED, username, text, now)
-    return silence_row

@@ -193,7 +193,7 @@ def _create_silence(
     return incident_actions.create_silence(
         matchers, form_data["reason"], actor.identity.name, starts_at,
         form.end_after(starts_at, zone_of_request(request)), actor,
-        cluster=cluster, typed_word=form_data["confirmation"],
+        cluster=cluster, typed_word=form_data["confirmation"], now=now,
     )  # fmt: skip
 
 

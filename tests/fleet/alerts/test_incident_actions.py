@@ -196,6 +196,25 @@ def test_channel_can_be_tested_and_failed_delivery_retried() -> None:
     assert (delivery.failed_at, delivery.attempts, delivery.next_attempt_at) == (None, 0, 7.0)
 
 
+def test_timeline_says_who_silenced_the_incident_and_until_when(incident: Incident) -> None:
+    """Wherever the silence was made; not of incidents that it does not match, or before it starts."""
+    row = incident_actions.create_silence(
+        "kind=proxy", "upgrade", "ada", 10.0, 3610.0, CONSOLE_ACTOR, now=10.0
+    )
+    incident_actions.create_silence("kind=auth", "upgrade", "ada", 10.0, 3610.0, CONSOLE_ACTOR)
+    incident_actions.create_silence("cause=proxy-1", "later", "ada", 90.0, 3610.0, CONSOLE_ACTOR, now=10.0)
+    incident_actions.extend_silence(row, 60.0, 20.0, CONSOLE_ACTOR)
+    row.refresh_from_db()
+    assert incident_actions.end_silence(row, 30.0, CONSOLE_ACTOR)
+    assert not incident_actions.end_silence(row, 40.0, CONSOLE_ACTOR)
+    name = CONSOLE_ACTOR.identity.name
+    assert list(IncidentEvent.objects.values_list("incident", "kind", "at", "text")) == [
+        (incident.pk, "silenced", 10.0, f"{name} silenced the incident for 1 h: upgrade"),
+        (incident.pk, "silenced", 20.0, f"{name} extended the silence until 1970-01-01 01:01:10 UTC."),
+        (incident.pk, "silenced", 30.0, f"{name} ended the silence."),
+    ]
+
+
 def test_duplicate_silence_is_refused_while_it_is_active() -> None:
     """The order of the matchers does not matter; another cluster or a later period is allowed."""
     first = incident_actions.create_silence(
