@@ -278,7 +278,7 @@ def next_notification_of(
         "reason": reason,
         "channels": _read_channel_names(planned_receivers) if at is not None else [],
         "resolved_channels": _read_channel_names(store.plan_resolved_receivers(row, {}, now))
-        if at is None
+        if at is None and incident.is_notified
         else [],
         "path": [" / ".join(matched_route.path) for matched_route in matched_routes],
     }

@@ -62,6 +62,7 @@ def read_receivers(rows: Collection[Incident]) -> Receivers:
     if not rows:
         return Receivers()
     incident_ids = {row.pk for row in rows}
+    notified_ids = {row.pk for row in rows if store.incident_of(row).is_notified}
     deliveries = Delivery.objects.filter(incident__cluster__in={row.cluster_id for row in rows}).exclude(
         incident__state=IncidentState.RESOLVED.value
     )
@@ -71,11 +72,11 @@ def read_receivers(rows: Collection[Incident]) -> Receivers:
     channels = {
         (name, kind, sends_resolved)
         for incident_id, name, kind, sends_resolved in columns.distinct()
-        if incident_id in incident_ids and name is not None
+        if incident_id in notified_ids and name is not None
     }
     queued_ids = deliveries.filter(sent_at=None, failed_at=None).values_list("incident_id", flat=True)
     return Receivers(
-        notified_count=sum(store.incident_of(row).is_notified for row in rows),
+        notified_count=len(notified_ids),
         resolved_names=tuple(sorted({name for name, _, sends_resolved in channels if sends_resolved})),
         reposted_names=tuple(sorted({name for name, kind, _ in channels if kind in REPOST_FUNCTIONS})),
         updated_names=tuple(sorted({name for name, kind, _ in channels if kind in KINDS_UPDATING_IN_PLACE})),
