@@ -22,7 +22,7 @@ from ninja.operation import Operation
 from pydantic import Field
 from typing_extensions import override
 
-from dashboards.alerts.api import incidents, silences, windows
+from dashboards.alerts.api import incidents, runbooks, silences, windows
 from dashboards.changes.api import (
     changes,
     degrade,
@@ -106,6 +106,7 @@ api.add_router("", changes.router)
 api.add_router("", incidents.router)
 api.add_router("", silences.router)
 api.add_router("", windows.router)
+api.add_router("", runbooks.router)
 api.add_router("", retire.router)
 api.add_router("", agent_sets.router)
 api.add_router("", drain.router)

@@ -8,7 +8,7 @@ from datetime import datetime
 from dashboards.shared import record_reader
 from dashboards.shared.instance_states import find_stranding_instances
 from dashboards.shared.presenters import InstanceCard, age_ms_of, instance_card_of, to_moment_or_none
-from fleet.alerts.runbooks import repair_steps_of
+from fleet.alerts.runbooks.repair import repair_steps_of
 from fleet.monitoring.state import StateError
 from fleet.vocabulary.instances import SICK_STATES
 

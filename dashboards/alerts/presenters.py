@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from shlex import quote
 from typing import Any
 from urllib.parse import urlencode
 
@@ -14,11 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dashboards.alerts.trend_line import trend_points_of
-from dashboards.fleet import agent_query
 from dashboards.shared import record_reader
 from dashboards.shared.presenters import age_ms_of, to_moment_or_none
 from fleet.alerts import store
-from fleet.alerts.headlines.actions import VIEW, HeadlineAction, has_other_auth, has_reachable_tunnel
+from fleet.alerts.headlines.actions import VIEW, HeadlineAction
 from fleet.alerts.headlines.headline import IncidentDescriber, IncidentHeadline
 from fleet.alerts.lifecycle.context import EvaluationContext
 from fleet.alerts.lifecycle.notification_plan import plan_notification
@@ -32,6 +30,8 @@ from fleet.alerts.notifications import (
 from fleet.alerts.receivers import plan_notification_receivers
 from fleet.alerts.routing.tree import Route, escalates_at, match_routes
 from fleet.alerts.rules import Rule
+from fleet.alerts.runbooks.finder import RunbookFinder
+from fleet.alerts.runbooks.remedies import find_auth_refusal
 from fleet.alerts.silences import Silence, find_active_silences, find_silence_name
 from fleet.alerts.wording.words import format_remaining
 from fleet.models.alerting import Channel
@@ -50,7 +50,8 @@ from fleet.vocabulary.incidents import (
     NotificationKind,
     is_console_cause,
 )
-from fleet.vocabulary.instances import InstanceState
+from fleet.vocabulary.instances import InstanceKind, InstanceState
+from fleet.vocabulary.runbooks import RunbookCause, runbook_path_of
 from fleet.vocabulary.verdicts import Reason
 
 Indices = npt.NDArray[np.intp]
@@ -91,6 +92,9 @@ class IncidentView:
     agents_url: str
     #: Result of `next_notification_of`, if the caller asked for it.
     next_notification: Mapping[str, Any] | None
+    #: Its runbook, and the path of the page; None if the caller did not ask for it.
+    runbook: RunbookCause | None = None
+    runbook_path: str = ""
 
     @property
     def affected_count(self) -> int:
@@ -153,6 +157,15 @@ def find_describer(cluster: str, now: float) -> IncidentDescriber | None:
     return IncidentDescriber(table, now)
 
 
+def find_runbook_finder(rows: Sequence[Incident], cluster: str, now: float) -> RunbookFinder:
+    """Return what finds the runbooks of these incidents as of the newest round."""
+    try:
+        table = record_reader.reader().table(cluster, now)
+    except StateError:
+        table = None
+    return RunbookFinder(cluster, table, min((row.opened_at for row in rows), default=now))
+
+
 def present_incident(
     row: Incident,
     now: float,
@@ -162,6 +175,7 @@ def present_incident(
     active_silences: Sequence[Silence],
     next_notification: Mapping[str, Any] | None = None,
     describer: IncidentDescriber | None = None,
+    runbook: RunbookCause | None = None,
 ) -> IncidentView:
     """Present one incident.
 
@@ -197,6 +211,10 @@ def present_incident(
         trend_points=trend_points_of(incident.trend, incident.resolved_at or now if is_resolved else now),
         agents_url=f"{url_prefix}{agents_path(cause)}",
         next_notification=next_notification,
+        runbook=runbook,
+        runbook_path=""
+        if runbook is None
+        else f"{url_prefix}{runbook_path_of(runbook, incident_number=row.pk)}",
     )
 
 
@@ -356,18 +374,12 @@ def reconnect_query_of(
         if cause_state is InstanceState.OK and not is_affecting:
             return "", ""
         return urlencode({"proxy": row.cause_name}), ""
-    text = quote(f"auth:{row.cause_name}")
-    agent_indices = agent_query.select(table, agent_query.parse(text))
-    if not len(agent_indices):
+    auths = (view for view in table.instances.values() if view.facts.kind is InstanceKind.AUTH)
+    view = next((view for view in auths if view.facts.name == row.cause_name), None)
+    if view is None or not (table.memory["last_auth"] == view.facts.index).any():
         return "", ""
-    cause = store.incident_of(row).cause
-    if not has_other_auth(table, cause):
-        return (
-            "",
-            f"Refloat cannot move the agents of {row.cause_name}: no other auth is OK. Repair {row.cause_name}.",
-        )
-    if not has_reachable_tunnel(table, agent_indices):
-        return "", f"Refloat cannot move the agents of {row.cause_name}: none of them has a reachable tunnel."
+    if refusal := find_auth_refusal(table, view):
+        return "", refusal
     return urlencode({"connection": ConnectionKind.AUTH.value, "auth": row.cause_name}), ""
 
 

@@ -32,6 +32,7 @@ from fleet.alerts.notifications import NotificationLinks
 from fleet.alerts.receivers import mark_unreceived, plan_notification_receivers, split_first_receivers
 from fleet.alerts.routing.tree import Route, escalates_at, match_routes
 from fleet.alerts.rules import Rule
+from fleet.alerts.runbooks.finder import RunbookFinder
 from fleet.alerts.silences import WARN_BEFORE_SECONDS, Silence, find_active_silences
 from fleet.alerts.steady_state import SteadyState, steady_state_of
 from fleet.isolation import isolate_errors
@@ -316,26 +317,28 @@ class Evaluator:
         strongest_rule = EvaluationContext(now, 0.0, {rule.name: rule for rule in rules}).strongest_rule(
             incident
         )
+        table = self._find_table(incident, notification.at)
         runbook = strongest_rule.runbook or notifications.runbook_url(
-            self._console_url, incident.cluster, strongest_rule.kind.value
+            self._console_url,
+            incident.cluster,
+            RunbookFinder(incident.cluster, table, incident.opened_at).find(incident),
+            row.pk,
         )
+        actions = find_actions(table, incident.key) if table is not None and incident.affected_count else ()
         links = NotificationLinks(
-            self._console_url, runbook, row.pk, self._find_actions(incident, notification.at)
+            self._console_url, runbook, row.pk, tuple((action.label, action.path) for action in actions)
         )
         receivers = plan_notification_receivers(notification, row, routes, now)
         for kind, kind_receivers in split_first_receivers(notification.kind, row, receivers):
             payload = notifications.payload_of(replace(notification, kind=kind), links)
             store.enqueue_deliveries(row, kind, notification.key, payload, kind_receivers, now)
 
-    def _find_actions(self, incident: Incident, now: float) -> tuple[tuple[str, str], ...]:
-        """Return label and path of the actions that help the affected agents of an incident now."""
-        if not incident.affected_count:
-            return ()
+    def _find_table(self, incident: Incident, now: float) -> FleetTable | None:
+        """Return the fleet of an incident; None while it cannot be read."""
         try:
-            table = self._reader.table(incident.cluster, now)
+            return self._reader.table(incident.cluster, now)
         except StateError:
-            return ()
-        return tuple((action.label, action.path) for action in find_actions(table, incident.key))
+            return None
 
     def _make_live_update(
         self, cluster: str, outcome: EvaluationOutcome, incident_rows: Mapping[str, incident_models.Incident]

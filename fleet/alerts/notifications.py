@@ -22,6 +22,7 @@ from fleet.vocabulary.incidents import (
     NotificationKind,
     Severity,
 )
+from fleet.vocabulary.runbooks import RunbookCause, runbook_path_of
 from fleet.vocabulary.verdicts import AFFECTED_STATES, LOST_OR_AT_RISK_STATES, State
 
 #: Labels of links in a text, where the name of the link could be mistaken for another line.
@@ -137,9 +138,10 @@ def _link_urls_of(incident: Incident, links: NotificationLinks) -> dict[str, str
     return url_by_label
 
 
-def runbook_url(console_url: str, cluster: str, kind: str) -> str:
-    """Return the URL of the built-in runbook of a rule kind; empty without a base URL."""
-    return f"{cluster_base_url(console_url, cluster)}/alerts/runbooks/{kind}/" if console_url else ""
+def runbook_url(console_url: str, cluster: str, runbook: RunbookCause, incident_number: int) -> str:
+    """Return the URL of a runbook about an incident; empty without a base URL."""
+    path = runbook_path_of(runbook, incident_number=incident_number)
+    return f"{cluster_base_url(console_url, cluster)}{path}" if console_url else ""
 
 
 def cluster_base_url(console_url: str, cluster: str) -> str:

@@ -21,6 +21,7 @@ from fleet.models.history import AgentChange, FleetMinute, InstanceChange, Keyfr
 from fleet.models.incidents import Incident, IncidentEvent, IncidentEvidence
 from fleet.models.inventory import Agent, Instance
 from fleet.models.networking import NetworkingReading, NetworkingRevision
+from fleet.models.runbooks import RunbookText
 from fleet.models.tokens import ApiToken
 
 __all__ = [
@@ -53,6 +54,7 @@ __all__ = [
     "NetworkingRevision",
     "RolloutStep",
     "Route",
+    "RunbookText",
     "Silence",
     "ensure_default_cluster",
 ]

@@ -60,6 +60,8 @@ class AuditAction(StrEnum):
     RULE_OVERRIDE = "alert-rule.override"
     RULE_DELETE = "alert-rule.delete"
     RULES_IMPORT = "alert-rules.import"
+    #: The custom text of a runbook was written, changed or removed.
+    RUNBOOK_UPDATE = "runbook.update"
     AGENT_SET_CREATE = "agent-set.create"
     AGENT_SET_DELETE = "agent-set.delete"
     TOKEN_CREATE = "token.create"  # noqa: S105 - an action, not a secret

@@ -91,6 +91,7 @@ class Fuzzed:
             "instance_id": lambda: "proxy-1-id",
             "change_id": lambda: self._create("reconnect/plan", {"proxy": "proxy-1"})["id"],
             "entry_id": self._newest_entry,
+            "cause": lambda: "auth",
             "number": lambda: (
                 NUMBER
                 if "/incidents/" in path

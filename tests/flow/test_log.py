@@ -146,6 +146,7 @@ def test_alerting_actions_are_logged(person: Person) -> None:
     person.post(rule, do="delete", confirm="yes")
     ((builtin,),) = sql(person.console.home, "select min(id) from fleet_alertrule where builtin")
     person.post(f"/alerts/rules/{builtin}/", do="override")
+    person.post("/alerts/runbooks/auth/text/?scope=cluster", text="Call Ada.")
     person.post("/alerts/rules/", do="add-agent-set", pattern="agent-1", name="critical")
     person.post("/alerts/rules/", do="remove-agent-set", agent_set_id=person.count_rows("agentset"))
     person.post(
@@ -159,7 +160,7 @@ def test_alerting_actions_are_logged(person: Person) -> None:
             *("channel.create", "channel.update", "channel.test", "channel.delete", "delivery.retry"),
             *("route.create", "route.update", "route.delete"),
             *("alert-rule.create", "alert-rule.update", "alert-rule.delete", "alert-rule.override"),
-            *("alert-rules.import", "agent-set.create", "agent-set.delete"),
+            *("alert-rules.import", "agent-set.create", "agent-set.delete", "runbook.update"),
         ),
     )
 

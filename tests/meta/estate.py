@@ -29,6 +29,7 @@ from fleet.models.drains import Drain
 from fleet.models.incidents import Incident, IncidentEvent, VersionChange
 from fleet.models.inventory import Agent
 from fleet.models.networking import NetworkingRevision
+from fleet.models.runbooks import RunbookText
 from fleet.models.tokens import create_token
 from fleet.vocabulary.changes import SYSTEM_ACTOR, ChangeKind
 
@@ -62,7 +63,7 @@ def _text(owner: str) -> str:
 
 
 def _alerting_objects(owner: str) -> dict[str, int]:
-    """Write what has an owner: a channel, a route to it, a rule, a silence and a maintenance window."""
+    """Write what has an owner: a channel, a route to it, a rule, a silence, a window and the text of a runbook."""
     now, text = timezone.now().timestamp(), _text(owner)
     address = "installation-address" if not owner else f"address-{text}"
     channel = Channel.objects.create(
@@ -78,6 +79,7 @@ def _alerting_objects(owner: str) -> dict[str, int]:
         name=f"window-{text}", cluster=owner, matchers="cause=nothing", rule="FREQ=DAILY", creator="ada",
         start_time=time_of_day(2, 0), length=timedelta(hours=1), reason=text,
     )  # fmt: skip
+    RunbookText.objects.create(cluster=owner, cause="auth", text=text, updated_at=now, updated_by=text)
     return {
         "channel": channel.pk, "route": route.pk, "rule": rule.pk, "silence": silence.pk, "window": window.pk,
     }  # fmt: skip
@@ -140,7 +142,15 @@ def _of_installation(own: Ids) -> dict[str, int]:
 
 
 def _foreign() -> Iterator[QuerySet[Any]]:
-    of_owner: tuple[type[Model], ...] = (Channel, Route, AlertRule, Silence, MaintenanceWindow, Delivery)
+    of_owner: tuple[type[Model], ...] = (
+        Channel,
+        Route,
+        AlertRule,
+        Silence,
+        MaintenanceWindow,
+        Delivery,
+        RunbookText,
+    )
     of_cluster: tuple[type[Model], ...] = (
         AgentSet, Incident, Change, NetworkingRevision, DesiredPolicy, Drain, Agent,
     )  # fmt: skip

@@ -98,6 +98,7 @@ def _page_bodies(name: str, owner: str, ids: Ids) -> list[dict[str, Any]]:
         "window-new": [{"do": "window", **window}],
         "window": [{"do": "window", **window}],
         "window-delete": [{}],
+        "runbook-text": [{"text": _REASON}],
         "incident": [
             {"do": "acknowledge"},
             {"do": "let-go"},
@@ -141,6 +142,10 @@ def _api_bodies(path: str) -> list[dict[str, Any]]:
             }
         ],
         "/maintenance-windows/<int:number>": [{"name": "mine"}],
+        "/runbooks/<cause>": [
+            {"text": _REASON, "scope": "installation"},
+            {"text": _REASON, "scope": "cluster"},
+        ],
         "/enable": [{}],
         "/disable": [{}],
         "/delete": [{}],

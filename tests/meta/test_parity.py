@@ -31,6 +31,7 @@ _OPERATIONS: Mapping[str, str] = {
     "silences": "/silences/{number}/end",
     "silence-new": "/silences",
     "silence-extend": "/silences/{number}/extend",
+    "runbook-text": "/runbooks/{cause}",
     "window-new": "/maintenance-windows",
     "window": "/maintenance-windows/{number}",
     "window-delete": "/maintenance-windows/{number}/delete",

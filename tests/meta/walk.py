@@ -34,7 +34,7 @@ VALUES: Mapping[str, str] = {
     "incident_id": "1",
     "number": "1",
     "rule_id": "0",
-    "kind": "stranded",
+    "cause": "auth",
     "channel_id": "0",
     "channel_kind": "email",
     "route_id": "0",

@@ -19,6 +19,7 @@ from dashboards.alerts.presenters import (
     IncidentView,
     find_common_attributes,
     find_describer,
+    find_runbook_finder,
     next_notification_of,
     present_incident,
     read_active_silences,
@@ -34,7 +35,7 @@ from dashboards.shared.api.change_responses import (
 )
 from dashboards.shared.api.parameters import QueryParameters, Schema
 from dashboards.shared.api.per_cluster import PerCluster
-from dashboards.shared.pages import sentence_of
+from dashboards.shared.pages import sentence_of, url_prefix_of
 from fleet.alerts import incident_actions, store
 from fleet.alerts.evidence.copies import read_copy_mark, read_evidence
 from fleet.alerts.evidence.evidence import EvidenceError, agent_views_of, table_of_evidence
@@ -114,6 +115,10 @@ class IncidentItem(Schema):
     """Key of the incident that inhibits this incident: `proxy/<id>`; empty without one."""
     next_notification: NextNotification
     """Next notification."""
+    runbook: str
+    """Cause of the runbook: `GET /runbooks/{cause}`."""
+    runbook_path: str
+    """Path of the page of the runbook, about this incident."""
 
 
 class IncidentEvidenceItem(Schema):
@@ -299,15 +304,18 @@ def _require_incident(cluster: str, number: int) -> Incident:
 
 
 def _present_incidents(rows: Iterable[Incident], cluster: str, now: float) -> list[IncidentView]:
-    rules, tree = store.read_rules(cluster), store.read_routes(cluster)
+    rules, tree, rows = store.read_rules(cluster), store.read_routes(cluster), list(rows)
     active_silences, describer = read_active_silences(cluster, now), find_describer(cluster, now)
+    finder = find_runbook_finder(rows, cluster, now)
     return [
         present_incident(
             row,
             now,
+            url_prefix_of(cluster),
             active_silences=active_silences,
             describer=describer,
             next_notification=next_notification_of(row, rules, now, tree, active_silences),
+            runbook=finder.find(store.incident_of(row)),
         )
         for row in rows
     ]

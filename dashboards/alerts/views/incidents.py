@@ -191,8 +191,9 @@ def incident(request: HttpRequest, incident_id: int, cluster: str = DEFAULT_CLUS
     `heartbeat_at`: time of its last heartbeat, `state_history` (InstanceStateChangeRow), `polled_at`: time of the
     newest poll, `prior_changes` (PriorChange), `affected` (AffectedAgentsPage), `evidence_choice` (EvidenceChoice
     or None), `silences` (ActiveSilence), `dialog_path` and `denied_dialog` (of `?open=`, or empty), `map_links`,
-    `events`, `deliveries`, `runbook`, `rule_names`; `reconnect_query`: of the reconnect page, or `reconnect_refusal`:
-    why there is none; `is_fleet_data_stale`: the fleet data is too old to list affected agents.
+    `events`, `deliveries`, `custom_runbook` (that of the rule, or empty), `rule_names`; `reconnect_query`: of the
+    reconnect page, or `reconnect_refusal`: why there is none; `is_fleet_data_stale`: the fleet data is too old to list
+    affected agents.
     """
     row = Incident.objects.filter(cluster=cluster, pk=incident_id).first()
     if row is None:
@@ -214,6 +215,7 @@ def incident(request: HttpRequest, incident_id: int, cluster: str = DEFAULT_CLUS
         "incident": alert_presenters.present_incident(
             row, now, url_prefix_of(cluster), active_silences=active_silences,
             describer=alert_presenters.find_describer(cluster, now),
+            runbook=alert_presenters.find_runbook_finder([row], cluster, now).find(incident_value),
         ),
         "next_notification": alert_presenters.next_notification_of(
             row, rules, now, store.read_routes(cluster), active_silences
@@ -225,8 +227,7 @@ def incident(request: HttpRequest, incident_id: int, cluster: str = DEFAULT_CLUS
         ],
         "prior_changes": prior_changes.find_prior_changes(cluster, row.opened_at, is_limited_user=is_limited_user),
         "rule_names": sorted({*incident_value.marks, *incident_value.fired_rule_names}),
-        "runbook": strongest_rule.runbook
-        or f"{url_prefix_of(cluster)}/alerts/runbooks/{strongest_rule.kind.value}/",
+        "custom_runbook": strongest_rule.runbook,
         "can_act": can_act,
         "silences": find_active_silences_of(
             incident_value, cluster, now,

@@ -6,15 +6,14 @@ from typing import Any
 
 from django.contrib import messages
 from django.contrib.auth.models import User
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 
 from dashboards.alerts.backtest_results import backtest_rule
 from dashboards.alerts.forms.rules import AgentSetForm, RuleForm
-from dashboards.alerts.instance_repair import read_repair
-from dashboards.shared import recent_proof, record_reader, refusals
+from dashboards.shared import recent_proof, refusals
 from dashboards.shared.owners import format_owner
 from dashboards.shared.pages import signed_in_user_of, url_prefix_of
 from dashboards.shared.permissions import (
@@ -27,8 +26,7 @@ from dashboards.shared.permissions import (
 from dashboards.shared.request_actor import signed_in_actor_of
 from dashboards.shared.row_ids import parse_row_id
 from fleet.alerts import rules_yaml, setup_actions, store
-from fleet.alerts.rules import Rule, RuleKind, describe_condition, describe_notifications
-from fleet.alerts.runbooks import RUNBOOKS
+from fleet.alerts.rules import Rule, describe_condition, describe_notifications
 from fleet.models.access import Permission, has_permission
 from fleet.models.alerting import AgentSet, AlertRule, filter_applicable_to
 from fleet.models.clusters import DEFAULT_CLUSTER
@@ -60,31 +58,6 @@ def rules(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseB
         "can_change": has_permission(request.user, Permission.CHANGE_CONFIG, cluster),
     }
     return render(request, "dashboards/rules.html", context)
-
-
-@requires(Permission.VIEW_FLEET)
-@require_safe
-def runbook(request: HttpRequest, kind: str, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
-    """Show the runbook of a kind of alert rule; with `?instance=` also what is known of an instance.
-
-    Template `dashboards/runbook.html`: `kind` (RuleKind), `runbook` (Runbook), `rules` (AlertRule), `other_kinds`,
-    `repair` (InstanceRepair or None), `is_instance_unknown`.
-    """
-    if kind not in set(RuleKind):
-        raise Http404(f"Rule kind {kind} was not found.")
-    rule_kind = RuleKind(kind)
-    instance_id = request.GET.get("instance", "")
-    repair = read_repair(cluster, instance_id, record_reader.current_time()) if instance_id else None
-    context = {
-        "page": "incidents",
-        "repair": repair,
-        "is_instance_unknown": bool(instance_id) and repair is None,
-        "kind": rule_kind,
-        "runbook": RUNBOOKS[rule_kind],
-        "rules": filter_applicable_to(AlertRule.objects.filter(kind=kind), cluster),
-        "other_kinds": [other_kind for other_kind in RuleKind if other_kind is not rule_kind],
-    }
-    return render(request, "dashboards/runbook.html", context)
 
 
 @requires(Permission.VIEW_FLEET)

@@ -1,19 +1,19 @@
 """Actions that help the agents that a cause affects now, and those that only prevent the next failure. Pure.
 
-docs/explanation/recovery.md has the mechanisms; docs/reference/headline.md, "Actions", has the table.
+The buttons of runbooks are these actions, too. docs/explanation/recovery.md has the mechanisms;
+docs/reference/headline.md, "Actions", has the table.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import numpy as np
 import numpy.typing as npt
 
 from fleet.alerts.facts import cause_codes_of
 from fleet.alerts.headlines.causes import ActiveCause, CauseAgents
-from fleet.alerts.rules import RuleKind
 from fleet.alerts.wording.failure_clauses import has_lost_backend
 from fleet.monitoring.columns import HEALTH_CHECK
 from fleet.monitoring.evidence import ReconnectMode
@@ -21,7 +21,8 @@ from fleet.monitoring.views import FleetTable, InstanceView
 from fleet.vocabulary.campaigns import ConnectionKind
 from fleet.vocabulary.incidents import Cause, CauseKind
 from fleet.vocabulary.instances import CUT_OFF_STATES, FAULT_STATES, InstanceKind, InstanceState
-from fleet.vocabulary.verdicts import AFFECTED_STATES, State
+from fleet.vocabulary.runbooks import RUNBOOK_BY_CAUSE_KIND, RunbookCause, runbook_path_of
+from fleet.vocabulary.verdicts import AFFECTED_STATES
 
 #: Permissions that actions need (fleet.models.access.Permission).
 VIEW, ACT, CONFIGURE = "view_fleet", "act_on_fleet", "change_config"
@@ -39,27 +40,29 @@ class HeadlineAction:
     path: str
     #: Codename of the permission that the page needs.
     permission: str = VIEW
+    #: The page also opens as a dialog.
+    is_dialog: bool = False
 
 
-def _repair(subject: str, kind: RuleKind, instance_id: str = "") -> HeadlineAction:
+def _repair(subject: str, runbook: RunbookCause, instance_id: str = "") -> HeadlineAction:
     """Return the action that opens the runbook; with an instance, what is known of it, and how to repair it."""
-    query = f"?{urlencode({'instance': instance_id})}" if instance_id else ""
-    return HeadlineAction(f"Repair {subject}", f"{_runbook_path(kind)}{query}")
+    return HeadlineAction(f"Repair {subject}", runbook_path_of(runbook, instance_id=instance_id))
 
 
 def _repair_instance(cause: ActiveCause) -> HeadlineAction:
-    kind = RuleKind.STRANDED if cause.count(State.STRANDED) else RuleKind.INSTANCE
     is_instance = cause.cause.kind in (CauseKind.AUTH, CauseKind.PROXY)
-    return _repair(cause.cause.name, kind, cause.cause.id if is_instance else "")
-
-
-def _runbook_path(kind: RuleKind) -> str:
-    return f"/alerts/runbooks/{kind.value}/"
+    return _repair(
+        cause.cause.name,
+        RUNBOOK_BY_CAUSE_KIND[cause.cause.kind],
+        cause.cause.id if is_instance else "",
+    )
 
 
 #: Refloat cannot see the fleet.
-BLIND_ACTIONS = (HeadlineAction("Check the pollers of Refloat", _runbook_path(RuleKind.BLIND)),)
-_RECONNECT_MODE = HeadlineAction("Switch agents to reconnect mode", "/policies/", CONFIGURE)
+BLIND_ACTIONS = (HeadlineAction("Check the pollers of Refloat", runbook_path_of(RunbookCause.CONSOLE)),)
+RECONNECT_MODE = HeadlineAction(
+    "Switch agents to reconnect mode", "/policy-presets/failover/", CONFIGURE, is_dialog=True
+)
 
 
 def select_actions(
@@ -78,13 +81,13 @@ def select_actions(
         case CauseKind.CLUSTER:
             return (
                 HeadlineAction(
-                    "Check the network between Refloat and the cluster", _runbook_path(RuleKind.UNREACHABLE)
+                    "Check the network between Refloat and the cluster", runbook_path_of(RunbookCause.CLUSTER)
                 ),
             )
         case CauseKind.BACKEND:
             auths = [view for view in table.instances.values() if _is_registered_auth(view)]
             return (
-                _repair("the auth backend" if has_lost_backend(auths) else "the auths", RuleKind.BACKEND),
+                _repair("the auth backend" if has_lost_backend(auths) else "the auths", RunbookCause.BACKEND),
             )
         case CauseKind.AUTH if can_move_off_auth(table, cause.cause, affected):
             return (move_off_auth(cause.cause.name),)
@@ -126,7 +129,7 @@ def _select_mode_changes(table: FleetTable, cause: ActiveCause) -> tuple[Headlin
     keeps_connection = (modes == ReconnectMode.PICK_FIRST) | (
         (modes == ReconnectMode.RECONNECT) & ((flags & HEALTH_CHECK) == 0)
     )
-    return (_RECONNECT_MODE,) if keeps_connection.any() else ()
+    return (RECONNECT_MODE,) if keeps_connection.any() else ()
 
 
 def move_off_auth(name: str) -> HeadlineAction:
@@ -138,6 +141,22 @@ def move_off_auth(name: str) -> HeadlineAction:
 def move_off_proxy(name: str) -> HeadlineAction:
     """Return the campaign that moves the tunnels of agents to another proxy."""
     return HeadlineAction(f"Move agents off {name}", f"/reconnect/?{urlencode({'proxy': name})}", ACT)
+
+
+def take_out_of_service(name: str, instance_id: str) -> HeadlineAction:
+    """Return the form that drains an instance and moves its agents."""
+    return HeadlineAction(f"Take {name} out of service", _service_path_of(instance_id), ACT, is_dialog=True)
+
+
+def bring_back_into_service(name: str, instance_id: str) -> HeadlineAction:
+    """Return the form that lets a drained instance accept new connections again."""
+    return HeadlineAction(
+        f"Bring {name} back into service", _service_path_of(instance_id), ACT, is_dialog=True
+    )
+
+
+def _service_path_of(instance_id: str) -> str:
+    return f"/instances/{quote(instance_id, safe='')}/service/"
 
 
 def can_move_off_auth(table: FleetTable, cause: Cause, agents: Indices) -> bool:

@@ -23,6 +23,10 @@ class _Reader:
             raise StateUnavailableError("no data")
         return table_with(proxy_1=SILENT)
 
+    def summary(self, cluster: str, now: float) -> object:
+        """Fail: the page shows no age without it."""
+        raise StateUnavailableError("no data")
+
 
 def _read_from(monkeypatch: pytest.MonkeyPatch, reader: _Reader) -> None:
     monkeypatch.setattr(record_reader, "reader", lambda: reader)
@@ -58,10 +62,10 @@ def test_runbook_begins_with_the_instance_to_repair(
     """With its address and error; an unknown proxy gets the runbook alone, and that there is no data."""
     client.force_login(person("viewer"))
     _read_from(monkeypatch, _Reader())
-    page = client.get("/alerts/runbooks/instance/?instance=uuid-proxy-1").content.decode()
+    page = client.get("/alerts/runbooks/proxy/?instance=uuid-proxy-1").content.decode()
     assert "<h1>Repair proxy-1</h1>" in page
     assert "<code>127.0.0.1:1</code>" in page
     assert "if it has ended or hangs." in page
-    page = client.get("/alerts/runbooks/instance/?instance=gone").content.decode()
+    page = client.get("/alerts/runbooks/proxy/?instance=gone").content.decode()
     assert "Refloat has no data about this instance." in page
     assert "<h1>Repair" not in page

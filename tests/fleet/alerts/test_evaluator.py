@@ -36,6 +36,8 @@ def test_frozen_proxy_enqueues_one_firing_and_one_resolved_delivery() -> None:
     )
     row = Incident.objects.get(state="resolved", notification_count__gt=0)
     assert firing.payload["links"]["Incident"] == f"https://console.example.com/incidents/{row.pk}/"
+    runbooks = [delivery.payload["links"]["Runbook"] for delivery in (firing, resolve)]
+    assert runbooks == [f"https://console.example.com/alerts/runbooks/proxy/?incident={row.pk}"] * 2
     assert list(IncidentEvent.objects.filter(incident=row).values_list("kind", flat=True)) == [
         "firing", "notification", "recovering", "notification", "resolved",
     ]  # fmt: skip
@@ -49,7 +51,10 @@ def test_stopped_polling_is_one_alert_about_the_console() -> None:
     scenario.run(600, is_polling=False)
     scenario.run(100)
     assert scenario.delivery_kinds == ["firing", "resolved"]
-    assert set(Incident.objects.values_list("cause_kind", flat=True)) == {"console"}
+    row = Incident.objects.get()
+    assert row.cause_kind == "console"
+    link = Delivery.objects.earliest("pk").payload["links"]["Runbook"]
+    assert link.endswith(f"/alerts/runbooks/console/?incident={row.pk}")
 
 
 def test_unavailable_redis_an_alert_about_the_console() -> None:

@@ -86,7 +86,7 @@ def test_incident_page_shows_cause_effect_and_actions(
     assert "(repeat every 4 h)" in page
     assert "Nobody receives it: the route has no channel" in page
     assert "Acknowledge" in page
-    assert 'href="/alerts/runbooks/stranded/"' in page
+    assert f'href="/alerts/runbooks/agents/?incident={incident.pk}"' in page
 
 
 def test_page_shows_changes_of_the_half_hour_before(

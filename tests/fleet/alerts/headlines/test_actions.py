@@ -56,12 +56,12 @@ def test_action_helps_the_agents_that_are_affected_now(
 
 
 def test_repair_leads_to_the_instance() -> None:
-    """In the runbook of what it does to agents; other causes have the runbook alone."""
+    """In the runbook of its kind; other causes have the runbook alone."""
     agents = HarmedAgents(3, State.STRANDED, PROXY_1, STUCK)
     (repair,) = describe_fleet(table_with(agents, proxy_1=SILENT), (), NOW).actions
-    assert repair.path == "/alerts/runbooks/stranded/?instance=uuid-proxy-1"
+    assert repair.path == "/alerts/runbooks/proxy/?instance=uuid-proxy-1"
     (repair,) = describe_fleet(table_with(proxy_1=SILENT), (), NOW).actions
-    assert repair.path == "/alerts/runbooks/instance/?instance=uuid-proxy-1"
+    assert repair.path == "/alerts/runbooks/proxy/?instance=uuid-proxy-1"
     (repair,) = describe_fleet(table_with(auth_1=SILENT, auth_2=SILENT), (), NOW).actions
     assert repair.path == "/alerts/runbooks/backend/"
 

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from fleet.alerts.rules import DEFAULT_RULES, RuleKind
-from fleet.alerts.runbooks import RUNBOOKS, repair_steps_of
+from fleet.alerts.runbooks.repair import repair_steps_of
 from fleet.vocabulary.instances import PollAttempt
 from tests.fakes.headline_fleets import table_with
 from tests.fakes.small_fleet import AUTH_1, DEREGISTERED, EXPIRED, NOW, PROXY_1, SILENT, UNHEALTHY
@@ -18,34 +17,6 @@ REFUSING = {
         PollAttempt(NOW - 1.2, False, "connection refused"),
     ),
 }
-
-
-def test_stranded_agents_runbook_covers_auths_and_proxies() -> None:
-    """The mitigations for a sick auth and a sick proxy differ."""
-    mitigation = RUNBOOKS[RuleKind.STRANDED].mitigation
-    assert [line.partition(":")[0] for line in mitigation[:2]] == ["Auth", "Proxy"]
-
-
-def test_runbooks_use_the_words_of_the_pages() -> None:
-    """Pages say excess tunnels and heartbeats; agents have no announcements or resources there."""
-    text = " ".join(
-        line
-        for runbook in RUNBOOKS.values()
-        for line in (runbook.meaning, *runbook.diagnosis, *runbook.mitigation)
-    )
-    other_terms = ("surplus", "announcement", "announced", "resources")
-    assert not [term for term in other_terms if term in text]
-    assert "after a failover, or because graceful tunnel closing is off" in RUNBOOKS[RuleKind.EXCESS].meaning
-
-
-def test_every_rule_kind_has_a_runbook() -> None:
-    """With diagnosis and mitigation steps that are sentences."""
-    assert set(RUNBOOKS) == set(RuleKind) >= {rule.kind for rule in DEFAULT_RULES}
-    for runbook in RUNBOOKS.values():
-        assert runbook.diagnosis
-        assert all(
-            line.endswith((".", "?")) for line in (runbook.meaning, *runbook.diagnosis, *runbook.mitigation)
-        )
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,4 @@
+"""Runbooks, one per cause: choice, texts, remedies with buttons, and custom texts.
+
+docs/reference/alerts.md, "Runbooks".
+"""
