@@ -40,6 +40,7 @@ class _MainGroup(LazyGroup):
         "incidents": "fleet.cli.alerts.incidents:incidents",
         "silence": "fleet.cli.alerts.incidents:silence",
         "maintenance": "fleet.cli.alerts.maintenance:maintenance",
+        "runbooks": "fleet.cli.alerts.runbooks:runbooks",
         "watch": "fleet.cli.watch:watch",
         "audit": "fleet.cli.audit:audit",
         "changes": "fleet.cli.changes:changes",

@@ -33,7 +33,7 @@ from dashboards.shared.permissions import (
 from dashboards.shared.request_actor import signed_in_actor_of
 from dashboards.shared.row_ids import parse_row_id
 from fleet.alerts import store
-from fleet.alerts.lifecycle import EvaluationContext
+from fleet.alerts.lifecycle.context import EvaluationContext
 from fleet.alerts.rules import RuleKind
 from fleet.alerts.runbooks import custom_texts
 from fleet.alerts.runbooks.choice import RUNBOOKS_BY_RULE_KIND, choose_runbook_of_rule_kind

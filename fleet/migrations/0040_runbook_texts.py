@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('fleet', '0038_route_includes_parent_channels'),
+        ('fleet', '0039_short_outages'),
     ]
 
     operations = [
