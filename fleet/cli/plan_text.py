@@ -28,7 +28,8 @@ def format_config_forecast(forecast: Mapping[str, Any]) -> list[str]:
     if closing["opening_count"]:
         lines.append(
             f"opens {format_counted_noun([closing['opening_count']] * 2, 'tunnel')} from "
-            f"{format_counted_noun([closing['opening_agent_count']] * 2, 'agent')}"
+            f"{format_counted_noun([closing['opening_agent_count']] * 2, 'agent')}, within about "
+            f"{format_readable(round(closing['opening_seconds'], 1))}"
         )
     if closing_if_on is not None and closing_if_on["closing_count"][1]:
         earliest = min(step["earliest_seconds"] for step in closing_if_on["steps"])
