@@ -108,6 +108,7 @@ def _format_rollout_plan(plan: Mapping[str, Any]) -> list[str]:
         duration = format_readable(round(plan["duration_seconds"]))
         lines.append(f"  takes about {duration}. {plan['reconnect_sentence']}".rstrip())
         lines += [_format_load(load) for load in plan["loads"]]
+        lines += [f"  {sentence}" for sentence in plan.get("risk_sentences", ())]
     lines += [
         f"  restart {instance['name']} yourself"
         + (f": {summarize_error(instance['reason'])}" if instance["reason"] else "")

@@ -121,7 +121,11 @@ def test_aborted_changes_have_a_filter_of_their_own(page: Client, rollout: Chang
 def test_aborted_rollout_is_not_compared_with_the_forecast(page: Client, rollout: Change) -> None:
     """That was for all restarts."""
     page.post(f"/changes/{rollout.pk}/abort/")
-    Change.objects.filter(pk=rollout.pk).update(outcome={"actual_loads": {"auth-1": 3, "auth-2": 0}})
+    Change.objects.filter(pk=rollout.pk).update(
+        outcome={"actual_loads": {"auth-1": 3, "auth-2": 0}, "reconnect_count": 7}
+    )
     html = page.get(f"/changes/{rollout.pk}/").content.decode()
+    assert "<dt>Expected reconnects of the whole rollout</dt>" in html
+    assert '<dd id="reconnects">7</dd>' in html
     assert "The forecast was for the whole rollout, which was aborted." in html
     assert "Largest difference" not in html
