@@ -9,7 +9,6 @@ from typing import Any, Protocol
 from typing_extensions import override
 
 from dashboards.changes import aborts, campaign_rows, change_rows, policy_rows
-from dashboards.changes.aborts import AbortedRollout
 from dashboards.shared import record_reader
 from dashboards.shared.instance_loads import spread_query_of
 from dashboards.shared.pages import sentence_of
@@ -68,19 +67,11 @@ class PolicyPresenter(ChangePresenter):
     def details_of(self, change: Change, agent_state: str) -> dict[str, Any]:
         return {
             "rollout": policy_rows.rollout_context_of(change),
-            "aborted_rollout": self._find_aborted_rollout(change),
+            "aborted_rollout": aborts.find_aborted_rollout(
+                change, record_reader.policy_report_store().read(change.cluster_id)
+            ),
             "stale_sentence": self._stale_sentence_of(change),
         }
-
-    def _find_aborted_rollout(self, change: Change) -> AbortedRollout | None:
-        """Return what an aborted rollout left behind, unless its desired values were changed again since."""
-        if change.state != ChangeState.CANCELLED or change.started_at is None:
-            return None
-        if desired_state.desired_values_of(change.cluster_id) != change.after:
-            return None
-        return aborts.find_aborted_rollout(
-            change, record_reader.policy_report_store().read(change.cluster_id)
-        )
 
     def _stale_sentence_of(self, change: Change) -> str:
         """Return why the plan is out of date, as a sentence; empty when it is not."""
