@@ -40,7 +40,7 @@ RUNBOOKS: Mapping[RuleKind, Runbook] = {
             "Check “Changes in the 30 min before” on the page of the incident: campaigns, rollouts, new versions.",
         ),
         (
-            "Auth: restore it, or move its agents to another auth by a campaign, even if it is not responding.",
+            "Auth: restore it, or reconnect its agents to another auth with a campaign, even if it is not responding.",
             "Proxy: restore it, or stop it for good. After its heartbeat expires, its agents look for other proxies.",
             "Unhealthy proxy: start a reconnect campaign while it still responds; later its agents cannot be moved.",
             "If the agents do not recover automatically, restart them on their hosts.",
@@ -65,7 +65,7 @@ RUNBOOKS: Mapping[RuleKind, Runbook] = {
             "Check its agents, and how many of them have no other tunnel.",
         ),
         (
-            "Move its agents away with a reconnect campaign. For an auth this works even if it is not responding.",
+            "Reconnect its agents elsewhere with a campaign. For an auth this works even if it is not responding.",
             "Restart it. If it still responds, drain it first.",
             "Silence the incident during planned work.",
         ),

@@ -90,7 +90,7 @@ async def test_agents_to_move_include_those_of_other_pages(visiting: Visiting) -
     await page.get_by_label("Select all agents on this page").check()
     await page.get_by_role("link", name="Next page").click()
     await _check(page, "agent-199", "agent-200")
-    await page.get_by_role("button", name="Move agents…").click()
+    await page.get_by_role("button", name="Reconnect agents…").click()
     await page.wait_for_url("**/reconnect/")
     agents = await page.locator("[name=agents]").input_value()
     assert len(agents.split()) == 102
@@ -100,7 +100,7 @@ async def test_agents_to_move_include_those_of_other_pages(visiting: Visiting) -
     assert await _selected_numbers(page) == []
     await page.goto(f"{visit.url}/agents/?auth=auth-1")
     await page.get_by_label("Select all agents on this page").check()
-    await page.get_by_role("button", name="Move agents…").click()
+    await page.get_by_role("button", name="Reconnect agents…").click()
     await expect(page.locator("[name=connection][value=auth]")).to_be_checked()
 
 
@@ -147,8 +147,8 @@ async def test_selection_ends_when_the_list_is_left_for_another_page(visiting: V
     page = await visit.open("/agents/")
     main = page.get_by_role("navigation", name="Main")
 
-    async def expect_selected(words: str) -> None:
-        await expect(page.locator(COUNT)).to_have_text(words)
+    async def expect_selected(text: str) -> None:
+        await expect(page.locator(COUNT)).to_have_text(text)
 
     await _check(page, "agent-1", "agent-3")
     await page.reload()
