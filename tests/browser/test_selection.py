@@ -95,6 +95,12 @@ async def test_agents_to_move_include_those_of_other_pages(visiting: Visiting) -
     agents = await page.locator("[name=agents]").input_value()
     assert len(agents.split()) == 102
     assert {"agent-1", "agent-200"} <= set(agents.split())
+    # So many names do not fit into the address of the forecast either.
+    names = " ".join(f"agent-{number:d}" for number in range(1, 201)) + " agent-1" * 40
+    async with page.expect_request("**/reconnect/forecast/*") as request:
+        await page.locator("[name=agents]").fill(names)
+    assert (await request.value).method == "POST"
+    await expect(page.locator("#forecast")).to_contain_text("of 200 matching agents")
     await page.goto(f"{visit.url}/agents/")
     await expect(page.locator(COUNT)).to_have_text("Select agents")
     assert await _selected_numbers(page) == []
