@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from typing_extensions import override
 
 from dashboards.changes import aborts, campaign_rows, change_rows, policy_rows
+from dashboards.changes.aborts import AbortedRollout
 from dashboards.shared import record_reader
 from dashboards.shared.instance_loads import spread_query_of
 from dashboards.shared.pages import sentence_of
@@ -67,11 +68,17 @@ class PolicyPresenter(ChangePresenter):
     def details_of(self, change: Change, agent_state: str) -> dict[str, Any]:
         return {
             "rollout": policy_rows.rollout_context_of(change),
-            "aborted_rollout": aborts.find_aborted_rollout(
-                change, record_reader.policy_report_store().read(change.cluster_id)
-            ),
+            "aborted_rollout": self._find_aborted_rollout(change),
             "stale_sentence": self._stale_sentence_of(change),
         }
+
+    def _find_aborted_rollout(self, change: Change) -> AbortedRollout | None:
+        # Only the page of an aborted rollout needs the record.
+        if change.state != ChangeState.CANCELLED:
+            return None
+        return aborts.find_aborted_rollout(
+            change, record_reader.policy_report_store().read(change.cluster_id)
+        )
 
     def _stale_sentence_of(self, change: Change) -> str:
         """Return why the plan is out of date, as a sentence; empty when it is not."""
