@@ -6,21 +6,22 @@ docs/reference/changes.md, "Abort".
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dashboards.changes import policy_rows
 from fleet.changes import engine
 from fleet.changes.campaigns import campaigns
+from fleet.changes.policies import desired_state
 from fleet.changes.policies.titles import format_policy_value, label_of
 from fleet.changes.service import plan as service_plan
 from fleet.models.actions import RolloutStep
 from fleet.models.changes import Change
 from fleet.protocol.policies.env_policies import BY_NAME, EnvPolicy
-from fleet.vocabulary.changes import EXCLUSIVE_STATES, ChangeKind
+from fleet.vocabulary.changes import EXCLUSIVE_STATES, ChangeKind, ChangeState
 from fleet.vocabulary.counts import format_agent_count
 from fleet.vocabulary.name_lists import join_names
 from fleet.vocabulary.node_policies import NodeReport, NodeReportResponse
-from fleet.vocabulary.rollouts import RolloutStepState
+from fleet.vocabulary.rollouts import IN_PROGRESS_STATES, RolloutStepState
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,14 @@ class AbortedRollout:
     sentences: tuple[str, ...]
     #: Names of the instances that do not run with the desired values, and that no worker restarts.
     drifting_names: tuple[str, ...]
+    change_id: int = 0
+    #: A worker still follows an instance that was in progress.
+    is_followed: bool = False
+
+    @property
+    def can_finish(self) -> bool:
+        """Return whether a rollout to the remaining instances can be planned now."""
+        return bool(self.drifting_names) and not self.is_followed
 
 
 def describe_abort(change: Change, responses: Mapping[str, NodeReportResponse]) -> list[str]:
@@ -42,13 +51,28 @@ def describe_abort(change: Change, responses: Mapping[str, NodeReportResponse]) 
 def find_aborted_rollout(
     change: Change, responses: Mapping[str, NodeReportResponse]
 ) -> AbortedRollout | None:
-    """Return what an aborted rollout left behind; None when all its instances run with the desired values."""
+    """Return what an aborted rollout left behind.
+
+    None for other changes, when the desired values were changed again since, and when all its instances run with them.
+    """
+    if change.state != ChangeState.CANCELLED or change.started_at is None:
+        return None
+    if desired_state.desired_values_of(change.cluster_id) != change.after:
+        return None
     aborted_rollout = _describe_rollout(change, responses)
-    is_unfinished = any(step.state in _ACTIVE_STATES for step in change.rollout_steps.all())
-    return aborted_rollout if is_unfinished or aborted_rollout.drifting_names else None
+    is_followed = any(step.state in IN_PROGRESS_STATES for step in change.rollout_steps.all())
+    if not (is_followed or aborted_rollout.drifting_names):
+        return None
+    return replace(aborted_rollout, change_id=change.pk, is_followed=is_followed)
 
 
-_ACTIVE_STATES = (RolloutStepState.DRAINING, RolloutStepState.RESTARTING, RolloutStepState.VERIFYING)
+def find_last_aborted_rollout(
+    cluster: str, responses: Mapping[str, NodeReportResponse]
+) -> AbortedRollout | None:
+    """Return what the last rollout of a cluster left behind if it was aborted."""
+    policy_changes = Change.objects.filter(cluster=cluster, kind=ChangeKind.POLICY.value)
+    last_change = policy_changes.exclude(started_at=None).order_by("-pk").first()
+    return None if last_change is None else find_aborted_rollout(last_change, responses)
 
 
 def _describe_rollout(change: Change, responses: Mapping[str, NodeReportResponse]) -> AbortedRollout:

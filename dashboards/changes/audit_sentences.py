@@ -101,13 +101,14 @@ def describe_entry(
     outcome: str,
     change_id: int | None = None,
     document: Any = None,
-    detail: str = "",
     noun: str = "",
+    *,
+    has_started: bool = False,
 ) -> AuditSentence:
     """Return an entry as a sentence.
 
-    `document`: the values after the action, or else before it. `detail`: that of the entry. `noun`: that of its change,
-    where known.
+    `document`: the values after the action, or else before it. `noun`: that of its change, where known; `has_started`:
+    that change started, so that it was aborted if it was cancelled.
     """
     first, _, last = action.partition(".")
     path = _path_of(first, change_id, document)
@@ -116,7 +117,7 @@ def describe_entry(
         return AuditSentence(
             "tried to" if is_refused else "requested to", describe_action(action), subject, path
         )
-    if last == ChangeState.CANCELLED and detail.startswith("aborted"):
+    if last == ChangeState.CANCELLED and has_started:
         verb = _ABORT_VERB
     noun = f"the {noun or describe_subject(first)}" if action not in _OBJECT_VERBS else ""
     if action not in _OBJECT_VERBS:

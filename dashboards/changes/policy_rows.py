@@ -244,6 +244,8 @@ def rollout_context_of(change: Change) -> dict[str, Any]:
         "actual_text": _format_actual_duration(change),
         "load_bars": load_bars,
         "load_sentence": _describe_loads(change, load_bars),
+        # None: not recorded.
+        "reconnect_count": change.outcome.get("reconnect_count"),
     }
 
 

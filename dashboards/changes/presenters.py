@@ -73,10 +73,8 @@ class PolicyPresenter(ChangePresenter):
         }
 
     def _find_aborted_rollout(self, change: Change) -> AbortedRollout | None:
-        """Return what an aborted rollout left behind, unless its desired values were changed again since."""
-        if change.state != ChangeState.CANCELLED or change.started_at is None:
-            return None
-        if desired_state.desired_values_of(change.cluster_id) != change.after:
+        # Only the page of an aborted rollout needs the record.
+        if change.state != ChangeState.CANCELLED:
             return None
         return aborts.find_aborted_rollout(
             change, record_reader.policy_report_store().read(change.cluster_id)

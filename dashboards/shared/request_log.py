@@ -33,6 +33,8 @@ _AUTHENTICATION_PAGES = {name for name, access in ALLAUTH_PAGES.items() if acces
     "mfa_reauthenticate",
     "mfa_reauthenticate_webauthn",
 }
+#: Views of forecasts: these change nothing, whatever the method.
+_FORECAST_VIEWS = frozenset({"forecast_reconnect_campaign", "reconnect-forecast"})
 #: Form fields of previews: such a request is no attempt to change something.
 _PREVIEW_FIELDS = ("show", "rebase", "preview")
 _PREVIEW_ACTIONS = frozenset({"try"})
@@ -47,6 +49,8 @@ def record_attempt(request: HttpRequest, response: HttpResponseBase, audit_entry
     url_name = request.resolver_match.url_name if request.resolver_match else None
     outcome_and_detail = _outcome_of(request, response)
     if outcome_and_detail is None or url_name in _AUTHENTICATION_PAGES:
+        return
+    if operation_name_of(url_name or "", request.method or "") in _FORECAST_VIEWS:
         return
     try:
         token: ApiToken | None = getattr(request, "refloat_token", None)

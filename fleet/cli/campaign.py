@@ -28,17 +28,17 @@ _change_argument = click.argument("change_id", metavar="CHANGE", type=int)
 
 @click.group(cls=DefaultCommandGroup, default_command="start")
 def reconnect() -> None:
-    """Move agents to other proxies or auths (reconnect campaigns).
+    """Reconnect agents to other proxies or auths, with a campaign.
 
-    A campaign starts with canaries, limits rate and concurrency, and aborts above a failure threshold. Each agent opens
-    its new connection before it closes the old one, so user connections are not interrupted.
+    A reconnect campaign starts with canaries, limits rate and concurrency, and aborts above a failure threshold. Each
+    agent opens its new connection before it closes the old one, so user connections are not interrupted.
     docs/reference/campaigns.md
 
     \b
-    refloat reconnect --auth auth-1 --dry-run   Show which agents would move.
-    refloat reconnect --auth auth-1             Move all agents of auth-1 to other auths,
+    refloat reconnect --auth auth-1 --dry-run   Show which agents would reconnect.
+    refloat reconnect --auth auth-1             Reconnect all agents of auth-1 to other auths,
                                                 even if auth-1 does not respond.
-    refloat reconnect --proxy proxy-1           Move all tunnels of proxy-1 to other proxies.
+    refloat reconnect --proxy proxy-1           Reconnect all tunnels of proxy-1 to other proxies.
 
     `start` is the default command; `refloat reconnect start --help` lists the filters.
     """

@@ -28,7 +28,8 @@ def format_config_forecast(forecast: Mapping[str, Any]) -> list[str]:
     if closing["opening_count"]:
         lines.append(
             f"opens {format_counted_noun([closing['opening_count']] * 2, 'tunnel')} from "
-            f"{format_counted_noun([closing['opening_agent_count']] * 2, 'agent')}"
+            f"{format_counted_noun([closing['opening_agent_count']] * 2, 'agent')}, within about "
+            f"{format_readable(round(closing['opening_seconds'], 1))}"
         )
     if closing_if_on is not None and closing_if_on["closing_count"][1]:
         earliest = min(step["earliest_seconds"] for step in closing_if_on["steps"])
@@ -107,6 +108,7 @@ def _format_rollout_plan(plan: Mapping[str, Any]) -> list[str]:
         duration = format_readable(round(plan["duration_seconds"]))
         lines.append(f"  takes about {duration}. {plan['reconnect_sentence']}".rstrip())
         lines += [_format_load(load) for load in plan["loads"]]
+        lines += [f"  {sentence}" for sentence in plan.get("risk_sentences", ())]
     lines += [
         f"  restart {instance['name']} yourself"
         + (f": {summarize_error(instance['reason'])}" if instance["reason"] else "")

@@ -22,8 +22,8 @@ def service() -> None:
     """Take auths and proxies out of service, and bring them back.
 
     \b
-    refloat service take-out proxy-1 --dry-run   Show which agents would move, and where to.
-    refloat service take-out proxy-1             Drain proxy-1 and move its agents.
+    refloat service take-out proxy-1 --dry-run   Show which agents would reconnect, and where to.
+    refloat service take-out proxy-1             Drain proxy-1 and reconnect its agents.
     refloat service bring-back proxy-1 --reason "kernel updated"
     """
 
@@ -36,7 +36,7 @@ def service() -> None:
     type=click.Choice(list(PRESETS_BY_SLUG)),
     default=DEFAULT_PRESET.slug,
     show_default=True,
-    help="How fast agents move.",
+    help="How fast agents reconnect.",
 )
 @click.option(
     "--setting",
@@ -60,9 +60,9 @@ def take_out_command(
     allow_last: bool,
     **change_options: Any,
 ) -> None:
-    """Drain an auth or a proxy and move its agents: preview, confirm, watch.
+    """Drain an auth or a proxy and reconnect its agents: preview, confirm, watch.
 
-    To bring the instance back, run `refloat service bring-back`. `refloat drain` drains without moving agents.
+    To bring the instance back, run `refloat service bring-back`. `refloat drain` drains without reconnecting agents.
     """
     (instance_id,) = find_instance_ids(console, cluster, (instance,))
     body = {

@@ -238,6 +238,13 @@ def describe_result(states: Sequence[RolloutStepState]) -> str:
     return f"{restarted_count} instance{'' if restarted_count == 1 else 's'} restarted{skipped_note}"
 
 
+def describe_reconnects(reconnect_count: int | None) -> str:
+    """Return how often agents reconnected, as the end of the result of a rollout; empty when None or 0."""
+    if not reconnect_count:
+        return ""
+    return f"; agents reconnected {f'{reconnect_count:,} times' if reconnect_count > 1 else 'once'}"
+
+
 def _timeout_failure(settings: RolloutSettings, action: str, reason: str) -> NextStep:
     return NextStep(
         StepAction.FAIL,

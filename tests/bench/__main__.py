@@ -42,6 +42,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--base", type=Path, help="a checkout of another commit, measured in the same run")
     parser.add_argument("--rows", type=int, help="rows of the history, for a smaller run")
     parser.add_argument("--keep", type=Path, help="keep the databases in this folder, or measure those in it")
+    parser.add_argument("--case", help="only one case of the bench")
     options = parser.parse_args(argv)
     if options.list or options.name is None:
         for name in names():
@@ -57,10 +58,13 @@ def main(argv: list[str]) -> int:
         extra["rows"] = options.rows
     if options.keep is not None:
         extra["keep"] = options.keep.resolve()
+    if options.case is not None:
+        extra["case"] = options.case
     for name, problem in (
         ("base", "compares with no other commit"),
         ("rows", "has no rows to choose"),
         ("keep", "has no databases to keep"),
+        ("case", "has no cases to choose"),
     ):
         if name in extra and name not in parameters:
             print(f"the bench {options.name!r} {problem}: leave --{name} out", file=sys.stderr)

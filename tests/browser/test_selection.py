@@ -41,6 +41,11 @@ async def _selected_numbers(page: Page) -> list[str]:
     return numbers
 
 
+async def _follow(page: Page, query: str) -> None:
+    """Open the list with another query, as a link of the list does."""
+    await page.goto(f"{page.url.partition('?')[0]}{query}", referer=page.url)
+
+
 async def test_selection_outlives_pages_and_orders(visiting: Visiting) -> None:
     """The bar counts the agents that the page does not show, and the action is about all of them."""
     visit = await visiting(color_scheme="light", viewport={"width": 1400, "height": 900})
@@ -85,17 +90,23 @@ async def test_agents_to_move_include_those_of_other_pages(visiting: Visiting) -
     await page.get_by_label("Select all agents on this page").check()
     await page.get_by_role("link", name="Next page").click()
     await _check(page, "agent-199", "agent-200")
-    await page.get_by_role("button", name="Move agents…").click()
+    await page.get_by_role("button", name="Reconnect agents…").click()
     await page.wait_for_url("**/reconnect/")
     agents = await page.locator("[name=agents]").input_value()
     assert len(agents.split()) == 102
     assert {"agent-1", "agent-200"} <= set(agents.split())
+    # So many names do not fit into the address of the forecast either.
+    names = " ".join(f"agent-{number:d}" for number in range(1, 201)) + " agent-1" * 40
+    async with page.expect_request("**/reconnect/forecast/*") as request:
+        await page.locator("[name=agents]").fill(names)
+    assert (await request.value).method == "POST"
+    await expect(page.locator("#forecast")).to_contain_text("of 200 matching agents")
     await page.goto(f"{visit.url}/agents/")
     await expect(page.locator(COUNT)).to_have_text("Select agents")
     assert await _selected_numbers(page) == []
     await page.goto(f"{visit.url}/agents/?auth=auth-1")
     await page.get_by_label("Select all agents on this page").check()
-    await page.get_by_role("button", name="Move agents…").click()
+    await page.get_by_role("button", name="Reconnect agents…").click()
     await expect(page.locator("[name=connection][value=auth]")).to_be_checked()
 
 
@@ -105,7 +116,7 @@ async def test_all_matching_agents_last_as_long_as_the_filter(visiting: Visiting
     await visit.fleet.begin({0: State.STRANDED})
     page = await visit.open("/agents/")
     await _check(page, "agent-1", "agent-3")
-    await page.goto(f"{visit.url}/agents/?state=healthy")
+    await _follow(page, "?state=healthy")
     await expect(page.locator("#selection-dropped")).to_have_text(
         "1 of 2 selected agents does not match the filter and is no longer selected."
     )
@@ -116,9 +127,9 @@ async def test_all_matching_agents_last_as_long_as_the_filter(visiting: Visiting
     await page.get_by_role("button", name="Select all 199 matching agents").click()
     await page.get_by_role("link", name="Next page").click()
     await expect(page.locator(COUNT)).to_have_text("199 selected, 100 of them not on this page")
-    await page.goto(f"{visit.url}/agents/?state=healthy&sort=-name")
+    await _follow(page, "?state=healthy&sort=-name")
     await expect(page.locator(COUNT)).to_have_text("199 selected, 99 of them not on this page")
-    await page.goto(f"{visit.url}/agents/")
+    await _follow(page, "")
     await expect(page.locator(COUNT)).to_have_text("Select agents")
 
 
@@ -133,6 +144,47 @@ async def test_page_that_is_shown_again_has_the_newest_selection(visiting: Visit
     await page.go_back()
     await expect(page.locator(COUNT)).to_have_text("Select agents")
     assert await _selected_numbers(page) == []
+
+
+async def test_selection_ends_when_the_list_is_left_for_another_page(visiting: Visiting) -> None:
+    """The main navigation begins anew; filters, an agent's page and *Back*, and a reload keep the selection."""
+    visit = await visiting()
+    await visit.fleet.begin()
+    page = await visit.open("/agents/")
+    main = page.get_by_role("navigation", name="Main")
+
+    async def expect_selected(text: str) -> None:
+        await expect(page.locator(COUNT)).to_have_text(text)
+
+    await _check(page, "agent-1", "agent-3")
+    await page.reload()
+    await expect_selected("2 selected")
+    await page.locator("label.chip.state-healthy").click()
+    await expect_selected("2 selected")
+    await page.get_by_role("link", name="Clear filters").click()
+    await expect_selected("2 selected")
+    await page.get_by_role("link", name="agent-1", exact=True).click()
+    await page.wait_for_url("**/agents/*/")
+    await page.go_back()
+    await expect_selected("2 selected")
+
+    await main.get_by_role("link", name="Fleet now").click()
+    await page.wait_for_url(f"{visit.url}/")
+    await page.go_back()
+    await expect_selected("2 selected")
+    await page.go_forward()
+    await main.get_by_role("link", name="Agents").click()
+    await expect_selected("Select agents")
+    assert await _selected_numbers(page) == []
+
+    await _check(page, "agent-1")
+    await main.get_by_role("link", name="Agents").click()
+    await expect_selected("Select agents")
+    await _check(page, "agent-1")
+    await page.get_by_role("link", name="agent-1", exact=True).click()
+    await page.wait_for_url("**/agents/*/")
+    await main.get_by_role("link", name="Agents").click()
+    await expect_selected("Select agents")
 
 
 async def test_ranges_by_mouse_and_keyboard(visiting: Visiting) -> None:

@@ -118,6 +118,7 @@ def _page_bodies(name: str, owner: str, ids: Ids) -> list[dict[str, Any]]:
         "policy-cell": [{"value": "1m"}],
         "policy-preset": [{}],
         "reconnect": [{"q": "agent"}, {"q": "agent", "connection": "auth"}],
+        "reconnect-forecast": [{"q": "agent"}],
         "change": [{"do": do, "reason": _REASON} for do in ("confirm", "approve", "cancel", "undo", "pause")],
         "change-abort": [{}],
         "tokens": [{"revoke": ids.get("token", 0)}],

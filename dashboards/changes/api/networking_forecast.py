@@ -105,7 +105,9 @@ class ClosingForecastItem(Schema):
     opening_agent_count: int
     """Agents that open tunnels."""
     reaction_seconds: float
-    """Time until the last agents act on a new config and open missing tunnels, about."""
+    """Time until the last agents act on a new config, about."""
+    opening_seconds: float
+    """Time until the last missing tunnels are open, about; 0 when none opens."""
     unsupported_agent_count: int
     """Agents with tunnels to close whose version does not support the rule."""
     unknown_version_agent_count: int

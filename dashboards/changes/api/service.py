@@ -1,4 +1,4 @@
-"""API route that plans to take an instance out of service and to move its agents. docs/reference/api.md."""
+"""API route that plans to take an instance out of service and to reconnect its agents. docs/reference/api.md."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def plan_instance_out_of_service(
 ) -> Any:
     """Plan to take an instance out of service.
 
-    The change drains the instance and moves its agents to other instances. Nothing runs before you confirm the change;
-    undo the change to bring the instance back.
+    The change drains the instance and reconnects its agents to other instances. Nothing runs before you confirm the
+    change; undo the change to bring the instance back.
     """
     target_instance = require_target_instance(cluster, instance_id)
     if target_instance.is_last_of_kind and not body.allow_last:

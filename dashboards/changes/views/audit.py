@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from django.db.models import QuerySet
@@ -33,7 +33,7 @@ from fleet.models.access import Permission, has_cluster_limit
 from fleet.models.changes import AuditEntry, Change
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.vocabulary.actions import AuditOutcome
-from fleet.vocabulary.changes import ActorKind
+from fleet.vocabulary.changes import ActorKind, ChangeState
 
 #: Largest number of entries in an export, newest first.
 _MAX_EXPORT_ROWS = 50_000
@@ -58,7 +58,7 @@ def audit(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseB
     context = {
         "page": "audit",
         "entries": entries[:PAGE_SIZE],
-        "rows": [_row_of(entry) for entry in entries[:PAGE_SIZE]],
+        "rows": _rows_of(entries[:PAGE_SIZE]),
         "query": query,
         "outcomes": tuple(AuditOutcome),
         "kinds": tuple(ActorKind),
@@ -79,13 +79,13 @@ def audit(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseB
 def audit_entry(request: HttpRequest, entry_id: int, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """Show one entry, at an address that stays.
 
-    Template `dashboards/audit_entry.html`: `page`, those of `_row_of`, `actor_kind` (ActorKind), `change` (None: there
+    Template `dashboards/audit_entry.html`: `page`, those of `_rows_of`, `actor_kind` (ActorKind), `change` (None: there
     is none, or it was deleted), `documents` as (label, JSON text).
     """
     entry = find_entry(cluster, entry_id, is_limited_user=has_cluster_limit(signed_in_user_of(request)))
     if entry is None:
         raise Http404(describe_missing_entry(cluster, entry_id))
-    context = _row_of(entry) | {
+    context = _rows_of([entry])[0] | {
         "page": "audit",
         "actor_kind": ActorKind(entry.actor_kind),
         "change": None
@@ -148,13 +148,28 @@ def _create_json_lines(entries: QuerySet[AuditEntry]) -> str:
     return "".join(json.dumps(audit_row, separators=(",", ":")) + "\n" for audit_row in audit_rows)
 
 
-def _row_of(entry: AuditEntry) -> dict[str, Any]:
-    """Return `entry`, `sentence` (AuditSentence) and `differences` (ValueDifference)."""
+def _rows_of(entries: Iterable[AuditEntry]) -> list[dict[str, Any]]:
+    """Return `entry`, `sentence` (AuditSentence) and `differences` (ValueDifference) of each entry."""
+    rows = list(entries)
+    cancelled_ids = {
+        entry.change_id
+        for entry in rows
+        if entry.change_id is not None and entry.action.endswith(f".{ChangeState.CANCELLED.value}")
+    }
+    started_ids = (
+        set(Change.objects.filter(pk__in=cancelled_ids).exclude(started_at=None).values_list("pk", flat=True))
+        if cancelled_ids
+        else set()
+    )
+    return [_row_of(entry, has_started=entry.change_id in started_ids) for entry in rows]
+
+
+def _row_of(entry: AuditEntry, *, has_started: bool) -> dict[str, Any]:
     document = entry.after if entry.after is not None else entry.before
     return {
         "entry": entry,
         "sentence": describe_entry(
-            entry.action, entry.subject, entry.outcome, entry.change_id, document, entry.detail
+            entry.action, entry.subject, entry.outcome, entry.change_id, document, has_started=has_started
         ),
         "differences": find_differences(entry.before, entry.after),
     }

@@ -198,8 +198,8 @@ def _render_change(
                     entry.subject,
                     entry.outcome,
                     document=entry.after,
-                    detail=entry.detail,
                     noun=row.kind_label,
+                    has_started=row.started_at is not None,
                 ),
             )
             for entry in AuditEntry.objects.filter(change_id=row.pk).order_by("pk")

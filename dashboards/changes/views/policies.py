@@ -12,7 +12,7 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
-from dashboards.changes import policy_rows
+from dashboards.changes import aborts, policy_rows
 from dashboards.shared import record_reader, request_actor
 from dashboards.shared.pages import needs_record, sentence_of, url_prefix_of
 from dashboards.shared.permissions import require_permission, requires
@@ -41,15 +41,17 @@ def matrix(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponse
     """Show every instance with its policies; `?drift=1`: only those that differ from their desired values.
 
     Template `dashboards/policies.html`: `page`, `tables`, `presets`, `drifting_count` (instances), `only_drift`,
-    `can_change`, `has_desired_values`, `deregistered` (desired values of deregistered instances), `revision`.
+    `can_change`, `has_desired_values`, `aborted_rollout` (or None), `deregistered` (desired values of deregistered
+    instances), `revision`.
     """
+    record = record_reader.take_record_snapshot()
     desired_values = desired_state.desired_values_of(cluster)
     running_change = engine.find_running_change(cluster)
     unfinished_steps = desired_state.find_unfinished_steps(running_change)
     rows = planner.instance_rows_of(
         cluster,
         desired_values,
-        record_reader.take_record_snapshot(),
+        record,
         [
             instance_id
             for instance_id, state in unfinished_steps.items()
@@ -75,6 +77,9 @@ def matrix(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponse
         "only_drift": only_drift,
         "can_change": has_permission(request.user, Permission.CHANGE_CONFIG, cluster),
         "busy_reason": engine.describe_running_change(cluster),
+        "aborted_rollout": aborts.find_last_aborted_rollout(
+            cluster, record.policy_report_store.read(cluster)
+        ),
         "deregistered": [
             {"id": instance_id, "name": _instance_name_of(cluster, instance_id), "values": values}
             for instance_id, values in values_of_deregistered.items()

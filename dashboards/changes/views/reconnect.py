@@ -136,17 +136,17 @@ def _read_form_values(request: HttpRequest, table: FleetTable) -> dict[str, str]
 
 
 @requires(Permission.ACT_ON_FLEET)
-@require_http_methods(["GET", "HEAD"])
+@require_http_methods(["GET", "HEAD", "POST"])
 @never_cache
 @needs_record
 def forecast(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
-    """Return the forecast of the target agents in the query, as a part of the page, while the form is filled in.
+    """Return the forecast of the target agents, as a part of the page, while the form is filled in.
 
+    They are in the query, or (POST) in the body: the names of many agents do not fit into an address.
     Template `dashboards/_campaign_forecast.html`: see `_forecast_context_of`.
     """
-    return render(
-        request, "dashboards/_campaign_forecast.html", _forecast_context_of(cluster, request.GET.dict())
-    )
+    fields = request.POST if request.method == "POST" else request.GET
+    return render(request, "dashboards/_campaign_forecast.html", _forecast_context_of(cluster, fields.dict()))
 
 
 def _forecast_context_of(cluster: str, form_values: Mapping[str, str]) -> dict[str, Any]:

@@ -51,7 +51,7 @@ class HeadlineActionItem(Schema):
     """An action that the headline offers."""
 
     label: str
-    """What to do: `Move agents off auth-1`."""
+    """What to do: `Reconnect agents of auth-1`."""
     path: str
     """Path of its page in the console."""
     permission: str

@@ -34,7 +34,7 @@ Indices = npt.NDArray[np.intp]
 class HeadlineAction:
     """An action that a headline offers."""
 
-    #: Verb and noun: `Move agents off auth-1`.
+    #: Verb and noun: `Reconnect agents of auth-1`.
     label: str
     #: Path of its page below the prefix of the cluster.
     path: str
@@ -135,12 +135,12 @@ def _select_mode_changes(table: FleetTable, cause: ActiveCause) -> tuple[Headlin
 def move_off_auth(name: str) -> HeadlineAction:
     """Return the campaign that moves the auth connections of agents to another auth."""
     query = urlencode({"connection": ConnectionKind.AUTH.value, "auth": name})
-    return HeadlineAction(f"Move agents off {name}", f"/reconnect/?{query}", ACT)
+    return HeadlineAction(f"Reconnect agents of {name}", f"/reconnect/?{query}", ACT)
 
 
 def move_off_proxy(name: str) -> HeadlineAction:
     """Return the campaign that moves the tunnels of agents to another proxy."""
-    return HeadlineAction(f"Move agents off {name}", f"/reconnect/?{urlencode({'proxy': name})}", ACT)
+    return HeadlineAction(f"Reconnect agents of {name}", f"/reconnect/?{urlencode({'proxy': name})}", ACT)
 
 
 def take_out_of_service(name: str, instance_id: str) -> HeadlineAction:

@@ -86,7 +86,7 @@ def _find_move(runbook: RunbookCause, scope: RemedyScope) -> HeadlineAction | st
     if view is None or scope.table is None:
         if agent_filter := _agent_filter_of(scope):
             return HeadlineAction(
-                "Move affected agents", f"/reconnect/?{urlencode({'q': agent_filter})}", ACT
+                "Reconnect affected agents", f"/reconnect/?{urlencode({'q': agent_filter})}", ACT
             )
         query = "?connection=auth" if runbook is RunbookCause.AUTH else ""
         return HeadlineAction("Choose agents to move", f"/reconnect/{query}", ACT)

@@ -61,7 +61,7 @@ RUNBOOKS: Mapping[RunbookCause, Runbook] = {
         ),
         (
             Remedy(
-                "Move the agents to another auth. This works even if the auth is not responding: Refloat reaches "
+                "Reconnect the agents to another auth. This works even if the auth is not responding: Refloat reaches "
                 "agents through their tunnels.",
                 RemedyAction.MOVE_AGENTS,
             ),
@@ -88,7 +88,7 @@ RUNBOOKS: Mapping[RunbookCause, Runbook] = {
         ),
         (
             Remedy(
-                "Move the agents to other proxies while this proxy still responds. Without tunnels Refloat cannot "
+                "Reconnect the agents to other proxies while this proxy still responds. Without tunnels Refloat cannot "
                 "reach agents.",
                 RemedyAction.MOVE_AGENTS,
             ),
@@ -133,7 +133,7 @@ RUNBOOKS: Mapping[RunbookCause, Runbook] = {
         ),
         (
             Remedy(
-                "Move the agents of instances that still respond to other regions.",
+                "Reconnect the agents of instances that still respond to other regions.",
                 RemedyAction.MOVE_AGENTS,
             ),
             Remedy("Contact the operator of the site. Agents recover automatically when it is back."),
@@ -178,7 +178,7 @@ RUNBOOKS: Mapping[RunbookCause, Runbook] = {
         ),
         (
             Remedy("Stop the update: pause running changes, and your own deployment."),
-            Remedy("Move the agents off the updated instance.", RemedyAction.MOVE_AGENTS),
+            Remedy("Reconnect the agents of the updated instance elsewhere.", RemedyAction.MOVE_AGENTS),
             Remedy("List the affected agents, and check which have the new version.", RemedyAction.VIEW_AFFECTED),
             Remedy(
                 "Take the updated instance out of service, install the old version, and bring it back.",

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from fleet.protocol.networking.config import NetworkingConfig
+from fleet.protocol.recovery.dial_forecast import dial_seconds_of
 from fleet.protocol.recovery.graceful_closing import (
     ClosingPolicy,
     ClosingReason,
@@ -129,8 +130,9 @@ class ClosingPlan:
     opening_agent_count: int
     steps: tuple[ClosingStep, ...]
     proxies: tuple[ProxyOutlook, ...]
-    #: Time until the last agents act on the config and open missing tunnels, about.
+    #: Time until the last agents act on the config, about; and until the last missing tunnels are open, 0 for none.
     reaction_seconds: float
+    opening_seconds: float
     #: Agents with tunnels to close, whose version does not support the rule; or whose version is unknown.
     unsupported_agent_count: int
     unknown_version_agent_count: int
@@ -200,6 +202,23 @@ def forecast_closings(
     )
 
 
+def _opening_seconds_of(
+    scenario: _Scenario, proxies: Iterable[ObservedProxy], reaction_seconds: float
+) -> float:
+    """Return about the time until the last missing tunnel is open; 0 without any."""
+    agent_counts = Counter(
+        (scenario.present_tunnel_counts[agent], missing_count)
+        for agent, missing_count in scenario.opening_counts.items()
+    )
+    if not agent_counts:
+        return 0.0
+    proxy_count = sum(proxy.is_tracked and not proxy.is_draining for proxy in proxies)
+    return reaction_seconds + max(
+        dial_seconds_of(held_count, missing_count, proxy_count, agent_count)
+        for (held_count, missing_count), agent_count in agent_counts.items()
+    )
+
+
 def _summarize(
     after: NetworkingConfig,
     policy: ClosingPolicy,
@@ -254,6 +273,7 @@ def _summarize(
             for proxy in proxies
         ),
         reaction_seconds=reaction_seconds,
+        opening_seconds=_opening_seconds_of(base_scenario, proxies, reaction_seconds),
         unsupported_agent_count=base_scenario.unsupported_agent_count,
         unknown_version_agent_count=base_scenario.unknown_version_agent_count,
         affected_agents=tuple(sorted({*base_scenario.closing_tunnel_counts, *base_scenario.opening_counts})),

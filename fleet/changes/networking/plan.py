@@ -36,7 +36,7 @@ TUNNEL_FIELDS = frozenset(
     }
 )
 _PING_FIELDS = frozenset({"keep_alive_interval", "keep_alive_count_max"})
-#: Seconds after which a tunnel that an agent has not opened is not expected any more.
+#: Seconds after which a tunnel that an agent has not opened is not expected any more, or `opening_seconds` if longer.
 _DIAL_TIMEOUT_SECONDS = 60.0
 #: Fields that Refloat's own agents and proxies use; the others are stored and served for Teleport instances.
 SUPPORTED_FIELDS = TUNNEL_FIELDS | _PING_FIELDS
@@ -200,7 +200,9 @@ def expected_duration_seconds_of(plan: Mapping[str, Any]) -> float:
     """Return the time after which all expected tunnels have closed and opened; 0: none expected."""
     steps = plan.get("closing", {}).get("steps", ())
     latest = [float(step["latest_seconds"]) for step in steps] + (
-        [_DIAL_TIMEOUT_SECONDS] if plan.get("dialing_agents") else []
+        [max(_DIAL_TIMEOUT_SECONDS, plan["closing"].get("opening_seconds", 0.0))]
+        if plan.get("dialing_agents")
+        else []
     )
     return max(latest, default=0.0)
 
@@ -242,7 +244,7 @@ def closing_notes_of(
     if plan.opening_count:
         notes.append(
             f"The load balancer decides which proxies get the {plan.opening_count:,} new tunnels. Agents open them "
-            f"within about {durations.format_readable(round(plan.reaction_seconds))}."
+            f"within about {durations.format_readable(round(plan.opening_seconds))}."
         )
     if any(proxy.is_uncertain for proxy in fleet.proxies):
         names = ", ".join(proxy.name for proxy in fleet.proxies if proxy.is_uncertain)

@@ -71,7 +71,10 @@ def fleet_snapshot_of(
         reaction_seconds=max(
             (
                 config_notice.reaction_seconds_of(
-                    view.facts.ttl, int(counts_by_proxy[view.facts.index]), len(views)
+                    view.facts.ttl,
+                    int(counts_by_proxy[view.facts.index]),
+                    len(views),
+                    min((len(agent.tunnels) for agent in observed_agents), default=1),
                 )
                 for view in views
             ),

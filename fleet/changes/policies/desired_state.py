@@ -9,7 +9,6 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
-from types import MappingProxyType
 from typing import Any
 
 from django.db import transaction
@@ -31,8 +30,6 @@ from fleet.vocabulary.rollouts import (
 
 #: Number of the newest changes to search for an earlier revision.
 _MAX_SEARCHED_CHANGES = 200
-#: Between who aborted a rollout and how far it came, in the detail of its change.
-_ABORT_SEPARATOR = ": "
 
 
 def desired_values_of(cluster: str) -> dict[str, dict[str, str]]:
@@ -134,19 +131,33 @@ def progress_of(change: Change) -> dict[str, Any]:
     }
 
 
-def describe_abort(change: Change, abort_sentence: str) -> str:
+def store_abort(change: Change, actor_name: str) -> None:
+    """Store who aborted a rollout, and how far it is."""
+    _store_aborted_rollout(change, {"aborted_by": actor_name})
+
+
+def update_aborted_rollout(change: Change, results: Mapping[str, Any]) -> None:
+    """Store how far an aborted rollout is, after a step of one of its instances. `results`: added to the outcome."""
+    # Rollouts that an earlier version aborted have no name.
+    name_fields = {name: text for name, text in change.outcome.items() if name == "aborted_by"}
+    _store_aborted_rollout(change, {**name_fields, **results})
+
+
+def _describe_abort(change: Change, actor_name: str) -> str:
     """Return the detail of an aborted rollout: `aborted by demo: restarted 1 of 3 instances, 2 skipped`."""
+    abort_sentence = f"aborted by {actor_name}" if actor_name else "aborted"
     steps = change.rollout_steps.values_list("name", "state")
     if not steps:
         return abort_sentence
     progress = describe_progress({str(name): RolloutStepState(state) for name, state in steps})
-    return f"{abort_sentence}{_ABORT_SEPARATOR}{progress}"
+    return f"{abort_sentence}: {progress}"
 
 
-def update_aborted_rollout(change: Change, loads: Mapping[str, Any] = MappingProxyType({})) -> None:
-    """Store how far an aborted rollout is, after a step of one of its instances. `loads`: added to the outcome."""
-    abort_sentence = change.detail.partition(_ABORT_SEPARATOR)[0]
-    detail, outcome = describe_abort(change, abort_sentence), {**progress_of(change), **loads}
+def _store_aborted_rollout(change: Change, fields: Mapping[str, Any]) -> None:
+    detail, outcome = (
+        _describe_abort(change, fields.get("aborted_by", "")),
+        {**progress_of(change), **fields},
+    )
     if (change.detail, change.outcome) != (detail, outcome):
         engine.update_change(change, detail=detail, outcome=outcome)
 

@@ -36,7 +36,7 @@ def _abort(change: Change, actor: RequestActor, now: datetime) -> Change:
 
     def skip(row: Change) -> None:
         row.rollout_steps.filter(state=RolloutStepState.PENDING.value).update(**skipped_columns)
-        desired_state.update_aborted_rollout(row)
+        desired_state.store_abort(row, actor.identity.name)
 
     return engine.abort(change, actor, now, reason, skip)
 

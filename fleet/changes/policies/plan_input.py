@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from fleet.changes.plan_input import require_evidence
 from fleet.changes.policies.outlook import BalancingMode, PolicySnapshot
 from fleet.monitoring.columns import HEALTH_CHECK
 from fleet.monitoring.evidence import ReconnectMode
 from fleet.monitoring.views import FleetTable
 from fleet.vocabulary.verdicts import State
+
+
+def agent_counts_by_proxies_of(table: FleetTable) -> Counter[frozenset[str]]:
+    """Return the number of agents by the ids of the proxies that they have tunnels to, without retired agents."""
+    ids = {index: view.facts.id for index, view in table.instances.items()}
+    is_counted = (table.verdicts["state"] != State.RETIRED).tolist()
+    proxies_by_agent: dict[int, set[str]] = {}
+    for agent, proxy in zip(table.tunnel_agents.tolist(), table.tunnel_proxies.tolist(), strict=True):
+        if proxy in ids and is_counted[agent]:
+            proxies_by_agent.setdefault(agent, set()).add(ids[proxy])
+    return Counter(map(frozenset, proxies_by_agent.values()))
 
 
 def policy_snapshot_of(table: FleetTable, round_interval: float, now: float) -> PolicySnapshot:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
@@ -15,8 +16,13 @@ from fleet.changes.load_forecast import loads_to_json
 from fleet.changes.policies import desired_state, matrix, outlook, restart_times
 from fleet.changes.policies.matrix import DesiredValues, InstanceRow, needs_update, resolve_desired_values
 from fleet.changes.policies.outlook import PlannedInstance
-from fleet.changes.policies.plan_input import policy_snapshot_of
-from fleet.changes.policies.rollout_forecast import RolloutInstance, describe_forecast, forecast_rollout
+from fleet.changes.policies.plan_input import agent_counts_by_proxies_of, policy_snapshot_of
+from fleet.changes.policies.rollout_forecast import (
+    RolloutInstance,
+    describe_forecast,
+    describe_risk,
+    forecast_rollout,
+)
 from fleet.changes.policies.titles import describe_changes
 from fleet.models.actions import RolloutStep
 from fleet.models.changes import Change
@@ -143,6 +149,7 @@ def plan_change(
                 **_rollout_fields_of(
                     cluster,
                     views,
+                    record,
                     restarted_rows,
                     parsed_settings.settings,
                     outlook_fields.get("agent_count", 0),
@@ -204,12 +211,14 @@ def _outlook_of(
 def _rollout_fields_of(
     cluster: str,
     views: Sequence[InstanceView],
+    record: RecordSnapshot,
     restarted_rows: Sequence[InstanceRow],
     settings: RolloutSettings,
     agent_count: int,
 ) -> dict[str, Any]:
-    """Return the expected duration, reconnects and loads of the restarts."""
+    """Return the expected duration, reconnects, loads and agents at risk of the restarts."""
     restarted_ids = [row.id for row in restarted_rows]
+    counts_by_proxies = agent_counts_by_proxies_of(record.table(cluster)) if restarted_rows else Counter()
     forecast = forecast_rollout(
         [
             RolloutInstance(
@@ -218,12 +227,14 @@ def _rollout_fields_of(
                 view.facts.kind,
                 view.agent_count,
                 is_usable=view.state not in SICK_STATES and view.drain_request is None,
+                sole_agent_count=counts_by_proxies[frozenset({view.facts.id})],
             )
             for view in sorted(views, key=lambda view: natural_sort_key(view.facts.name))
         ],
         restarted_ids,
         settings.concurrency,
         agent_count,
+        {proxies: count for proxies, count in counts_by_proxies.items() if len(proxies) > 1},
     )
     return {
         "duration_seconds": rollouts.estimate_rollout_seconds(
@@ -234,6 +245,12 @@ def _rollout_fields_of(
         "reconnect_count": forecast.reconnect_count,
         "loads": loads_to_json(forecast.loads),
         "reconnect_sentence": describe_forecast(forecast),
+        "risk": asdict(forecast.risk),
+        "risk_sentences": describe_risk(
+            forecast.risk,
+            settings.drain_seconds,
+            {view.facts.kind for view in views if view.facts.id in restarted_ids},
+        ),
     }
 
 

@@ -16,19 +16,20 @@ from typing_extensions import override
 from fleet import lease
 from fleet.changes import StaleRevisionError, engine
 from fleet.changes.base_runner import Runner, StepContext
-from fleet.changes.load_forecast import actual_loads_of
+from fleet.changes.load_forecast import actual_loads_of, loads_of_plan
 from fleet.changes.policies import desired_state, matrix
 from fleet.models.actions import RolloutStep
 from fleet.models.changes import Change
 from fleet.models.clusters import ClusterLease
 from fleet.models.moments import to_seconds
+from fleet.monitoring.history.reconnects import read_reconnect_counts
 from fleet.monitoring.sources import SourceError
 from fleet.protocol.policies import env_policies
 from fleet.protocol.policies.env_policies import PolicySource
 from fleet.transport.admin import AdminError
 from fleet.vocabulary import rollouts
 from fleet.vocabulary.changes import ChangeState
-from fleet.vocabulary.instances import FAULT_STATES, InstanceState
+from fleet.vocabulary.instances import FAULT_STATES, InstanceKind, InstanceState
 from fleet.vocabulary.node_policies import NodeReport
 from fleet.vocabulary.rollouts import InstanceProbe, RolloutSettings, RolloutStepState, StepAction
 
@@ -64,6 +65,8 @@ class _RolloutStepper:
             row.state in (RolloutStepState.SUCCEEDED, RolloutStepState.SKIPPED) for row in self.rollout_steps
         ):
             detail = rollouts.describe_result([RolloutStepState(row.state) for row in self.rollout_steps])
+            results = self._actual_results()
+            detail += rollouts.describe_reconnects(results.get("reconnect_count"))
             silent_names = [instance["name"] for instance in self.change.plan.get("silent_instances", ())]
             if silent_names:
                 detail += f"; {', '.join(silent_names)} did not respond and kept the previous values"
@@ -73,7 +76,7 @@ class _RolloutStepper:
                 self.moment,
                 detail=detail,
                 reason=self.change.reason,
-                outcome=desired_state.progress_of(self.change) | self._actual_loads(),
+                outcome=desired_state.progress_of(self.change) | results,
             )
             engine.mark_original_undone(self.change, self.moment)
             return
@@ -98,11 +101,20 @@ class _RolloutStepper:
             elif row.state in rollouts.IN_PROGRESS_STATES:
                 self._advance_step(row)
         with lease.fenced_transaction(self.held_lease):
-            desired_state.update_aborted_rollout(self.change, self._actual_loads())
+            desired_state.update_aborted_rollout(self.change, self._actual_results())
 
-    def _actual_loads(self) -> dict[str, Any]:
-        """Return the loads after the rollout, to compare with the forecast."""
-        return {"actual_loads": actual_loads_of(self.change.plan, self.views.values())}
+    def _actual_results(self) -> dict[str, Any]:
+        """Return the loads and the reconnects of the rollout so far, to compare with the forecast."""
+        loads = {"actual_loads": actual_loads_of(self.change.plan, self.views.values())}
+        assert self.change.started_at is not None, "a rollout that has results has started"
+        counts = read_reconnect_counts(self.change.cluster_id, to_seconds(self.change.started_at), self.now)
+        if counts is None:
+            return loads
+        kinds = {load.kind for load in loads_of_plan(self.change.plan)}
+        return loads | {
+            "reconnect_count": counts.auth_count * (InstanceKind.AUTH in kinds)
+            + counts.tunnel_count * (InstanceKind.PROXY in kinds)
+        }
 
     def _end_drain(self, row: RolloutStep) -> None:
         """Undrain an instance whose rollout was aborted before its restart."""

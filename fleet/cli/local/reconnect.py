@@ -55,7 +55,7 @@ def reconnect(
     advisory_id: str | None,
     as_json: bool,
 ) -> None:
-    """Move agents away from proxies or auths.
+    """Reconnect agents of proxies or auths to others.
 
     The agents of a proxy move their tunnel to another proxy. For an auth, the proxies advise its agents to connect
     to another auth, so this works even if the auth does not respond. An agent opens its new connection before it closes

@@ -29,8 +29,6 @@ log = logging.getLogger(__name__)
 
 #: Timeout of a heartbeat, seconds. The auth itself responds within one second even without its backend.
 _RPC_TIMEOUT = 5.0
-#: Seconds until a changed connection or changed tunnels are reported, plus as much random jitter.
-_CHANGE_REPORT_DELAY = 0.5
 _DEREGISTER_TIMEOUT = 1.0
 
 
@@ -156,7 +154,7 @@ class Heartbeats:
             async with asyncio.timeout(seconds):
                 await (self._connection_changed if self._is_failing else self._report_requested).wait()
                 # More news may follow at once.
-                await asyncio.sleep(_CHANGE_REPORT_DELAY * (1 + random.random()))
+                await asyncio.sleep(announce.NEWS_DELAY * (1 + random.random()))
         self._report_requested.clear()
 
     async def _send_heartbeat(self) -> float:

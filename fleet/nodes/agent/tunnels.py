@@ -106,7 +106,8 @@ class AgentTunnels:
 
     def apply_settings(self, settings: TunnelSettings, now: float) -> None:
         """Apply new settings."""
-        self._pool.tracker.set_connection_count(settings.connection_count)
+        if self._pool.tracker.set_connection_count(settings.connection_count):
+            self._pool.reset_backoff()
         self._closing.set_policy(settings.closing_policy)
         if settings.keep_alive != self._keep_alive:
             self._keep_alive = settings.keep_alive

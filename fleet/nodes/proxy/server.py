@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -219,6 +220,8 @@ class Proxy:
             self.flags.instance.announce_ttl, compact=self.flags.compact_discovery
         )
         is_backend_reachable = True
+        # Proxies that start together do not read together.
+        pause = interval * random.random()
         while True:
             try:
                 servers = await self.instance.backend.list_instances("proxy")
@@ -234,7 +237,8 @@ class Proxy:
                 if not is_backend_reachable:
                     log.info("backend.reachable: the backend responds again")
                 is_backend_reachable = True
-            await asyncio.sleep(interval)
+            await asyncio.sleep(pause)
+            pause = interval
 
     async def _sweep(self) -> None:
         while True:

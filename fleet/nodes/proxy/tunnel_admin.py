@@ -68,7 +68,7 @@ class TunnelAdminServicer:
 
     async def _check(self, advisory_id: str, reason: str, context: Context) -> None:
         """End the RPC if the caller is no operator, or if the advisory id or the reason is invalid."""
-        await operators.require_operator(context, "move agents", self._host)
+        await operators.require_operator(context, "reconnect agents", self._host)
         if not 0 < len(advisory_id) <= LONGEST_ID:
             await context.abort(
                 grpc.StatusCode.INVALID_ARGUMENT, f"advisory_id: must have 1 to {LONGEST_ID} characters"

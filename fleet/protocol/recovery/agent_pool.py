@@ -9,15 +9,30 @@ from __future__ import annotations
 from fleet.protocol.recovery.tracker import Tracker, TunnelLease
 
 #: Dials without a pause after they reached a proxy that the agent has a tunnel to already: the agent closes such a
-#: connection after the hello and dials again, since it needs another proxy. After so many in a row each dial has its
-#: pause, as upstream, so that a proxy that cannot be reached causes little load on the others.
-_MOST_DUPLICATES = 6
+#: connection after the hello and dials again, since it needs another proxy. Of 4 n dials to any of n proxies, 2 % miss
+#: the one that the agent needs. After so many each dial has its pause, as upstream, so that a proxy that cannot be
+#: reached causes little load on the others.
+_FREE_DUPLICATES_PER_PROXY = 4
+_MIN_FREE_DUPLICATES = 6
+_MAX_FREE_DUPLICATES = 32
+_BACKOFF_STEP = 1.0
+_BACKOFF_CEILING = 8.0
+
+
+def free_duplicates_of(proxy_count: int) -> int:
+    """Return the number of dials without a pause after they reached a proxy with a tunnel of the agent."""
+    return min(max(_FREE_DUPLICATES_PER_PROXY * proxy_count, _MIN_FREE_DUPLICATES), _MAX_FREE_DUPLICATES)
+
+
+def mean_pause_of(attempt: int) -> float:
+    """Return the mean pause after attempt `attempt`, from 0 on, seconds."""
+    return 0.75 * min(attempt * _BACKOFF_STEP, _BACKOFF_CEILING)
 
 
 class LinearBackoff:
     """Teleport's linear retry: 0, step, 2 * step … up to the ceiling, each with half jitter. Seconds."""
 
-    def __init__(self, step: float = 1.0, ceiling: float = 8.0) -> None:
+    def __init__(self, step: float = _BACKOFF_STEP, ceiling: float = _BACKOFF_CEILING) -> None:
         self._step = step
         self._ceiling = ceiling
         self._attempt_count = 0
@@ -51,7 +66,7 @@ class AgentPool:
         self._backoff = backoff or LinearBackoff()
         self._is_dialing = False
         self._next_dial_at: float | None = None
-        self._duplicates_left = _MOST_DUPLICATES
+        self._duplicate_count = 0
 
     def next_dial(self, now: float) -> TunnelLease | None:
         """Return a lease to dial with now; None while an attempt or its pause lasts, or no tunnel is needed."""
@@ -68,17 +83,17 @@ class AgentPool:
         """
         self._is_dialing = False
         if self._backoff.record_use(now):
-            self._duplicates_left = _MOST_DUPLICATES
-        if is_duplicate and self._duplicates_left > 0:
-            self._duplicates_left -= 1
+            self._duplicate_count = 0
+        if is_duplicate and self._duplicate_count < free_duplicates_of(self.tracker.desired_proxy_count(now)):
+            self._duplicate_count += 1
             self._next_dial_at = now
             return
         self._next_dial_at = now + self._backoff.next_pause(now, chance)
 
     def reset_backoff(self) -> None:
-        """Start the pauses over at 0 s, because another proxy is needed: past failures do not count against it."""
+        """Start the pauses over at 0 s, because more or other proxies are needed: past failures do not count."""
         self._backoff.reset()
-        self._duplicates_left = _MOST_DUPLICATES
+        self._duplicate_count = 0
         self._next_dial_at = None
 
     def wake_at(self, now: float) -> float | None:

@@ -25,6 +25,8 @@ SHORTEST_TTL = 0.1
 CHECK_PERIOD = 5.0
 #: Teleport's ServerKeepAliveTTL: seconds until a failed heartbeat is repeated.
 RETRY_AFTER = 60.0
+#: Seconds until an agent's heartbeat about news, plus as much random jitter. The response has the networking config.
+NEWS_DELAY = 0.5
 
 
 class AnnounceError(ValueError):

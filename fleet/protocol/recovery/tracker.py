@@ -112,11 +112,13 @@ class Tracker:
             self._record_topology(now)
         return has_changed
 
-    def set_connection_count(self, count: int) -> None:
-        """Set the number of tunnels to open; 0 or less means one to every desired proxy."""
-        if count != self._connection_count:
+    def set_connection_count(self, count: int) -> bool:
+        """Set the number of tunnels to open; 0 or less means one to every desired proxy. Return whether it changed."""
+        has_changed = count != self._connection_count
+        if has_changed:
             self._connection_count = count
             self._cannot_lease = False
+        return has_changed
 
     def mark_leaving(self, name: str, now: float, *, is_departing: bool = False) -> bool:
         """Mark a claimed proxy as to be left for another; return whether there is, or may be, another.
@@ -167,6 +169,11 @@ class Tracker:
         """Return all known proxies that have not expired, by name."""
         self._expire(now)
         return dict(self._tracked_proxies)
+
+    def desired_proxy_count(self, now: float) -> int:
+        """Return the number of desired proxies."""
+        self._expire(now)
+        return len(self._desired_proxies())
 
     def is_claimed(self, *principals: str) -> bool:
         """Return whether a tunnel of this agent ends at that proxy; advisory."""

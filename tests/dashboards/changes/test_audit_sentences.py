@@ -77,7 +77,7 @@ def test_object_leads_to_its_page(action: str, document: object, change_id: int 
 
 def test_abort_has_a_verb_of_its_own() -> None:
     """Its action is that of a cancelled change; `noun` is what pages call the change."""
-    sentence = describe_entry("policy.cancelled", "", "succeeded", detail="aborted by demo")
+    sentence = describe_entry("policy.cancelled", "", "succeeded", has_started=True)
     assert sentence.text == "aborted the policy change"
     assert describe_entry("policy.cancelled", "", "succeeded").text == "cancelled the policy change"
     assert describe_entry("retire.verified", "", "succeeded", noun="reinstatement").text == (

@@ -84,7 +84,7 @@ def test_set_plans_confirms_and_waits(console: FakeConsole) -> None:
 
 def test_forecast_makes_no_plan(console: FakeConsole) -> None:
     """The fields are sent as they were typed; the text has what would close, open and stay open."""
-    closing = {**PLAN["closing"], "opening_count": 1, "opening_agent_count": 1}
+    closing = {**PLAN["closing"], "opening_count": 1, "opening_agent_count": 1, "opening_seconds": 3.14}
     path = "/api/v1/networking-config/forecast?field=agent_connection_count%3D1&field=a%3Db"
     forecast = {
         **PLAN,
@@ -100,7 +100,7 @@ def test_forecast_makes_no_plan(console: FakeConsole) -> None:
         "closes 2 to 3 tunnels of 2 agents: 2 to 3 excess tunnels, 0 to expired proxies; 0 to 1 carry user "
         "connections; 2 agents keep one tunnel\n"
         "  closing 1 of each agent: 2 tunnels close 30 min to 1 h after the change\n"
-        "opens 1 tunnel from 1 agent\n"
+        "opens 1 tunnel from 1 agent, within about 3.1 s\n"
         "  proxy-1: 5 tunnels now, 2 to 3 afterwards\n"
         "A note.\n"
         "based on data of 9 agents, 1 s old\n"

@@ -42,3 +42,20 @@ def test_every_kind_of_change_has_a_text() -> None:
         ChangeKind.RETIRE: {"notes": ["Retired agents raise no alerts."]},
     }
     assert all(format_plan({"kind": kind.value, "plan": empty_plans[kind]}) for kind in ChangeKind)
+
+
+def test_rollout_states_the_agents_at_risk() -> None:
+    """Only where instances restart."""
+    plan = {
+        "restarts": [{"name": "proxy-1", "agent_count": 3}],
+        "manual_restarts": [],
+        "duration_seconds": 9.5,
+        "reconnect_sentence": "Agents reconnect about 3 times.",
+        "loads": [],
+        "risk_sentences": ["At most about 3 agents are at risk."],
+    }
+    assert format_plan({"kind": "policy", "plan": plan}) == [
+        "  proxy-1 restarts (3 agents)",
+        "  takes about 10 s. Agents reconnect about 3 times.",
+        "  At most about 3 agents are at risk.",
+    ]

@@ -114,3 +114,12 @@ def test_estimate_counts_groups(instance_count: int, concurrency: int, seconds: 
     """Each group drains, restarts and soaks."""
     settings = RolloutSettings(concurrency=concurrency, drain_seconds=2, soak_seconds=5)
     assert rollouts.estimate_rollout_seconds(instance_count, settings, restart_seconds=5.0) == seconds
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(None, ""), (0, ""), (1, "; agents reconnected once"), (1_200, "; agents reconnected 1,200 times")],
+)
+def test_reconnects_end_the_result(count: int | None, text: str) -> None:
+    """Nothing is said of none, nor of what was not recorded."""
+    assert rollouts.describe_reconnects(count) == text

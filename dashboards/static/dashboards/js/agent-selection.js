@@ -1,7 +1,10 @@
-/* Selected agents of the list. The selection outlives refreshes, and is kept per cluster while the tab is open: other pages
-   of the list and another order do not change it. Another filter keeps the agents that match it, and the bar says how
-   many do not: an agent that nobody sees any more must not be part of the next action. The selection of all matching
-   agents ends with the filter. Both end when an action has used them.
+/* Selected agents of the list, per cluster and tab. The list itself keeps the selection: refreshes, dialogs, other pages and
+   another order do not change it. Another filter keeps the agents that match it, and the bar says how many do not: an
+   agent that nobody sees any more must not be part of the next action. The selection of all matching agents ends with the
+   filter. Both end when an action has used them.
+
+   Back, Forward, a reload and a link with a query on an agent's page keep the selection, too. Whoever comes in another way,
+   by the main navigation, from another page or by a typed address, begins anew.
 
    Shift selects ranges: with a click, with Space, and with the arrow keys. */
 
@@ -36,6 +39,23 @@ let isShiftHeld = false;
 
 function boxes() {
   return [...document.querySelectorAll("#rows input[name=agent]")];
+}
+
+/** Whether the visitor was on the list, and comes back to it. */
+function isReturn() {
+  if (performance.getEntriesByType("navigation")[0]?.type !== "navigate") return true;
+  if (document.referrer === "") return false;
+  const from = new URL(document.referrer);
+  if (from.origin !== location.origin) return false;
+  return from.pathname === location.pathname || (from.pathname.startsWith(location.pathname) && location.search !== "");
+}
+
+function forget() {
+  try {
+    sessionStorage.removeItem(STORE);
+  } catch {
+    // Storage is disabled: nothing is kept.
+  }
 }
 
 function load() {
@@ -209,12 +229,17 @@ bar.addEventListener("submit", ({ submitter }) => {
   isEverything = false;
   save();
 });
+// The main navigation leads to a new list, also from this one. With a modifier it opens another tab.
+document.querySelector(".nav a[aria-current=page]")?.addEventListener("click", (event) => {
+  if (!event.ctrlKey && !event.metaKey && !event.shiftKey) forget();
+});
 document.addEventListener("refreshed", paint);
 // Browsers may show a page again as it was left, with its scripts.
 window.addEventListener("pageshow", () => {
   load();
   paint();
 });
+if (!isReturn()) forget();
 load();
 // Boxes that were checked before this script ran; a range may begin at the last one. (The form has autocomplete="off":
 // browsers restore no boxes.)

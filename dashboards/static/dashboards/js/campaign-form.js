@@ -3,6 +3,8 @@
 import { fetchPart, swap } from "./page.js";
 
 const WAIT_MS = 350;
+/** Characters of a query that fits into an address. Longer ones are sent in the body of the request. */
+const MOST_IN_ADDRESS = 2000;
 
 const form = document.getElementById("campaign-form");
 let timer = 0;
@@ -25,12 +27,19 @@ function selectConnection(changed) {
   document.getElementById(isAuth ? "connection-auth" : "connection-tunnel").checked = true;
 }
 
+function fetchForecast(query) {
+  if (query.length <= MOST_IN_ADDRESS) return fetchPart(`${form.dataset.forecast}?${query}`, "forecast");
+  const body = new URLSearchParams(query);
+  body.set("csrfmiddlewaretoken", form.elements.csrfmiddlewaretoken.value);
+  return fetchPart(form.dataset.forecast, "forecast", { method: "POST", body });
+}
+
 async function refreshForecast() {
   const query = queryOf(form);
   if (query === shownQuery) return;
   const panel = document.getElementById("forecast");
   panel.setAttribute("aria-busy", "true");
-  const fresh = await fetchPart(`${form.dataset.forecast}?${query}`, "forecast").catch(() => null);
+  const fresh = await fetchForecast(query).catch(() => null);
   if (query !== queryOf(form)) return;
   panel.removeAttribute("aria-busy");
   if (fresh === null) return;

@@ -56,16 +56,16 @@ export function parsePage(text) {
 }
 
 /** Fetch a page as a separate document, or null if that fails. */
-export async function fetchPage(url) {
-  const answer = await fetch(url);
+export async function fetchPage(url, options = {}) {
+  const answer = await fetch(url, options);
   // Signed out: the sign-in page is not part of this page.
   if (!answer.ok || answer.redirected) return null;
   return parsePage(await answer.text());
 }
 
-/** Fetch one element of a page by its id, or null. */
-export async function fetchPart(url, id) {
-  const part = (await fetchPage(url))?.getElementById(id);
+/** Fetch one element of a page by its id, or null. `options`: those of fetch. */
+export async function fetchPart(url, id, options = {}) {
+  const part = (await fetchPage(url, options))?.getElementById(id);
   return part ? document.importNode(part, true) : null;
 }
 

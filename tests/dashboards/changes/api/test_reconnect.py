@@ -123,3 +123,4 @@ def test_forecast_stores_nothing(call_api: CallApi, fake_reader: FakeReader) -> 
         assert forecast[name] == plan[name]
     refusal = call_api("POST", "/api/v1/reconnect/forecast", {"proxy": "proxy-9"})
     assert (refusal.status_code, list(refusal.json()["problems"])) == (400, ["proxy"])
+    assert not AuditEntry.objects.filter(action__contains="forecast").exists()

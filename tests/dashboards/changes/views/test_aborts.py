@@ -9,6 +9,7 @@ from django.utils import timezone
 from dashboards.shared import record_reader
 from fleet.changes import engine
 from fleet.changes.policies import desired_state
+from fleet.models.actions import DesiredPolicy
 from fleet.models.changes import Change
 from fleet.models.clusters import ensure_default_cluster
 from fleet.protocol.recovery.announce import AUTH_TTL_VARIABLE
@@ -121,7 +122,32 @@ def test_aborted_changes_have_a_filter_of_their_own(page: Client, rollout: Chang
 def test_aborted_rollout_is_not_compared_with_the_forecast(page: Client, rollout: Change) -> None:
     """That was for all restarts."""
     page.post(f"/changes/{rollout.pk}/abort/")
-    Change.objects.filter(pk=rollout.pk).update(outcome={"actual_loads": {"auth-1": 3, "auth-2": 0}})
+    Change.objects.filter(pk=rollout.pk).update(
+        outcome={"actual_loads": {"auth-1": 3, "auth-2": 0}, "reconnect_count": 7}
+    )
     html = page.get(f"/changes/{rollout.pk}/").content.decode()
+    assert "<dt>Expected reconnects of the whole rollout</dt>" in html
+    assert '<dd id="reconnects">7</dd>' in html
     assert "The forecast was for the whole rollout, which was aborted." in html
     assert "Largest difference" not in html
+
+
+def test_policies_offer_to_finish_the_last_rollout(page: Client, rollout: Change) -> None:
+    """Once no instance of the aborted rollout is in progress; not after the desired values changed."""
+    button = 'name="do" value="finish">Finish rollout'
+    assert page.get("/policies/").context["aborted_rollout"] is None
+    page.post(f"/changes/{rollout.pk}/abort/")
+    html = page.get("/policies/").content.decode()
+    assert "The last rollout was aborted" in html
+    assert "auth-1 is still restarting" in html
+    assert button not in html
+    rollout.rollout_steps.filter(name="auth-1").update(state="failed")
+    html = page.get("/policies/").content.decode()
+    assert f'action="/changes/{rollout.pk}/"' in html
+    assert button in html
+    response = page.post(f"/changes/{rollout.pk}/", {"do": "finish"})
+    completion = Change.objects.latest("pk")
+    assert response.headers["Location"] == f"/changes/{completion.pk}/"
+    assert [row["name"] for row in completion.plan["restarts"]] == ["auth-1", "auth-2"]
+    DesiredPolicy.objects.all().delete()
+    assert page.get("/policies/").context["aborted_rollout"] is None

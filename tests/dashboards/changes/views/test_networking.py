@@ -300,7 +300,7 @@ def test_forecast_of_excess_tunnels(editor: Client, fake_reader: FakeReader) -> 
         tunnel_closing_wait_min="20 s",
         tunnel_closing_wait_max="40 s",
     )
-    assert "<b>4 tunnels</b> of 4 agents close, 20 s to 43 s after the change" in on
+    assert "<b>4 tunnels</b> of 4 agents close, 20 s to 42 s after the change" in on
     assert "Closed tunnels over time. In all 4" in on
 
 

@@ -174,6 +174,7 @@ def test_forecast_follows_the_form(page: Client) -> None:
         in page.get("/reconnect/forecast/?proxy=proxy-9").content.decode().lower()
     )
     assert "Select target agents" in page.get("/reconnect/forecast/").content.decode()
+    assert page.post("/reconnect/forecast/", {"proxy": "proxy-1"}).content.decode() == html
     assert not Change.objects.exists()
     assert not AuditEntry.objects.exists()
 

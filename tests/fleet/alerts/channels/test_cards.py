@@ -59,7 +59,10 @@ def test_resolved_card_says_when_and_offers_no_actions() -> None:
 def test_buttons_open_pages_that_ask_for_the_action() -> None:
     """GET changes nothing: the page opens a dialog."""
     links = NotificationLinks(
-        LINKS.console_url, LINKS.runbook_url, 7, (("Drain proxy-1", "/drain/"), ("Move agents", "/move/"))
+        LINKS.console_url,
+        LINKS.runbook_url,
+        7,
+        (("Drain proxy-1", "/drain/"), ("Reconnect agents", "/reconnect/")),
     )
     card = card_of(make_send_request(links=links), names_event=False)
     assert [(button.label, button.url) for button in card.buttons] == [

@@ -36,12 +36,12 @@ def test_permissions_exist() -> None:
 @pytest.mark.parametrize(
     ("cause", "recovery", "changes", "labels"),
     [
-        (AUTH_1, STUCK, {"auth_1": UNHEALTHY}, ["Move agents off auth-1"]),
+        (AUTH_1, STUCK, {"auth_1": UNHEALTHY}, ["Reconnect agents of auth-1"]),
         (AUTH_1, AUTOMATIC, {"auth_1": UNHEALTHY}, []),
         (AUTH_1, STUCK, {"auth_1": UNHEALTHY, "auth_2": {"gone_at": NOW}}, ["Repair auth-1"]),
         (AUTH_1, STUCK, {"auth_1": UNHEALTHY, "proxy_1": SILENT, "proxy_2": SILENT}, ["Repair auth-1"]),
         (PROXY_1, STUCK, {"proxy_1": SILENT}, ["Repair proxy-1"]),
-        (PROXY_1, STUCK, {"proxy_1": NOT_SERVING}, ["Move agents off proxy-1"]),
+        (PROXY_1, STUCK, {"proxy_1": NOT_SERVING}, ["Reconnect agents of proxy-1"]),
         (PROXY_1, STUCK, {"proxy_1": NOT_SERVING, "proxy_2": {"gone_at": NOW}}, ["Repair proxy-1"]),
         (BACKEND_CAUSE, STUCK, {"auth_1": UNHEALTHY, "auth_2": UNHEALTHY}, ["Repair the auth backend"]),
         (BACKEND_CAUSE, STUCK, {"auth_1": SILENT, "auth_2": SILENT}, ["Repair the auths"]),

@@ -35,7 +35,7 @@ def test_headline_names_agents_cause_start_recovery_and_help() -> None:
     )
     assert (headline.state, headline.count, headline.tab_title) == (State.STRANDED, 67, "✖67")
     assert [(action.label, action.path) for action in headline.actions] == [
-        ("Move agents off auth-1", "/reconnect/?connection=auth&auth=auth-1")
+        ("Reconnect agents of auth-1", "/reconnect/?connection=auth&auth=auth-1")
     ]
     assert (headline.incidents, headline.since) == ((4,), NOW - 60)
 

@@ -15,6 +15,7 @@ from fleet.changes.networking.closing_plan import (
     forecast_closings,
 )
 from fleet.protocol.networking.config import NetworkingConfig, Strategy
+from fleet.protocol.recovery.dial_forecast import dial_seconds_of
 from fleet.protocol.recovery.graceful_closing import ClosingPolicy, GracefulClosing, TunnelState
 from fleet.protocol.recovery.tracker import TrackerSnapshot
 
@@ -274,3 +275,13 @@ def test_closings_end_when_the_last_agent_has_acted() -> None:
     plan = forecast_closings(BASE_CONFIG, RFD, [_agent("a", "p1", "p2")], (P1, P2), {"p1": 1, "p2": 1}, 4.0)
     assert [(step.earliest_seconds, step.latest_seconds) for step in plan.steps] == [(1800.0, 3604.0)]
     assert plan.reaction_seconds == 4.0
+
+
+def test_openings_end_when_the_slowest_agent_has_found_its_proxies() -> None:
+    """After the reaction, agents with the most missing tunnels need the most dials; without dials there is no time."""
+    agents = [_agent(f"a{number}", "p1") for number in range(60)]
+    plan = forecast_closings(
+        BASE_CONFIG, replace(BASE_CONFIG, agent_connection_count=3), agents, (P1, P2, P3), {"p1": 60}, 4.0
+    )
+    assert plan.opening_seconds == 4.0 + dial_seconds_of(1, 2, 3, 60)
+    assert forecast_closings(BASE_CONFIG, RFD, agents, (P1, P2), {"p1": 60}, 4.0).opening_seconds == 0.0

@@ -3,9 +3,10 @@ from __future__ import annotations
 import pytest
 
 from fleet.changes import NoEvidenceError
-from fleet.changes.policies.plan_input import policy_snapshot_of
+from fleet.changes.policies.plan_input import agent_counts_by_proxies_of, policy_snapshot_of
 from fleet.monitoring import columns
 from fleet.monitoring.evidence import ReconnectMode
+from fleet.vocabulary.verdicts import State
 from tests.fakes.reader import FakeReader
 
 NOW = 1_700_000_000.0
@@ -41,3 +42,12 @@ def test_snapshot_counts_load_balancing_modes_by_auth() -> None:
     )
     with pytest.raises(NoEvidenceError):
         policy_snapshot_of(FakeReader(as_of=NOW - 60).table("default", NOW), 0.6, NOW)
+
+
+def test_agents_are_counted_by_their_proxies() -> None:
+    """Retired agents do not count."""
+    table = FakeReader(as_of=NOW - 1, tunnels_per_agent=2).table("default", NOW)
+    table.verdicts["state"][0] = State.RETIRED
+    counts = agent_counts_by_proxies_of(table)
+    assert sum(counts.values()) == 3
+    assert {len(proxies) for proxies in counts} == {2}

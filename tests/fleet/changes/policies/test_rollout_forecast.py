@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from fleet.changes.policies.rollout_forecast import (
     RolloutForecast,
     RolloutInstance,
+    RolloutRisk,
     describe_forecast,
+    describe_risk,
     forecast_rollout,
 )
 from fleet.vocabulary.instances import InstanceKind
@@ -74,3 +78,50 @@ def test_agents_avoid_instances_that_cannot_be_used() -> None:
 def test_sentence_explains_repeated_reconnects(restart_order: list[str], sentence: str) -> None:
     """More reconnects than agents need a reason."""
     assert describe_forecast(forecast_rollout(AUTHS, restart_order, 1, agent_count=60)) == sentence
+
+
+def test_peak_of_agents_at_risk_is_that_of_the_last_restart() -> None:
+    """Agents with one tunnel move to proxies that restart later; the third proxy has 27 before its restart."""
+    proxies = [replace(proxy, sole_agent_count=15) for proxy in PROXIES]
+    risk = forecast_rollout(proxies, ["p1", "p2", "p3"], 1, agent_count=60).risk
+    assert risk == RolloutRisk(proxy_agent_count=round(15 + 15 / 3 + 20 / 3))
+    assert forecast_rollout(AUTHS, ["a1", "a2", "a3"], 1, agent_count=60).risk == RolloutRisk(
+        auth_agent_count=45
+    )
+
+
+def test_agents_with_several_tunnels_are_at_risk_only_if_all_restart() -> None:
+    """Two proxies at a time end both tunnels of some agents."""
+    shared_agent_counts = {frozenset({"p1", "p2"}): 7, frozenset({"p2", "p3"}): 5}
+    for concurrency, agents in ((1, 0), (2, 7)):
+        forecast = forecast_rollout(PROXIES, ["p1", "p2"], concurrency, 30, shared_agent_counts)
+        assert forecast.risk == RolloutRisk(proxy_agent_count=agents)
+
+
+def test_agents_without_another_proxy_are_unreachable() -> None:
+    """No peer takes their tunnels, and none their auth connections."""
+    proxy = replace(PROXIES[0], sole_agent_count=15)
+    sick_proxy = replace(PROXIES[1], is_usable=False)
+    assert forecast_rollout([proxy, sick_proxy], ["p1"], 1, agent_count=15).risk == RolloutRisk(
+        proxy_agent_count=15, unreachable_count=15
+    )
+    assert forecast_rollout([AUTHS[0]], ["a1"], 1, agent_count=20).risk == RolloutRisk(
+        auth_agent_count=20, unregistered_count=20
+    )
+
+
+def test_sentences_state_risk_and_user_connections() -> None:
+    """User connections are named only if proxies restart."""
+    auths, proxies = [InstanceKind.AUTH], [InstanceKind.PROXY]
+    assert describe_risk(RolloutRisk(), 2, auths) == []
+    (auth_sentence,) = describe_risk(RolloutRisk(auth_agent_count=1, unregistered_count=1), 2, auths)
+    assert auth_sentence.startswith(
+        "At most about 1 agent is connected to auths that restart at the same time"
+    )
+    assert "No other auth accepts connections" in auth_sentence
+    no_risk, user_connections = describe_risk(RolloutRisk(), 2, proxies)
+    assert no_risk.startswith("No agent is at risk")
+    assert "open for up to 2 s after it advised its agents" in user_connections
+    assert "its own drain time" in describe_risk(RolloutRisk(), 0, proxies)[1]
+    assert "None becomes unreachable" in describe_risk(RolloutRisk(proxy_agent_count=9), 2, proxies)[0]
+    assert "9 become unreachable during the restart" in describe_risk(RolloutRisk(9, 0, 9), 2, proxies)[0]

@@ -15,11 +15,16 @@ from fleet.changes.policies.run import RolloutRunner
 from fleet.models.actions import RolloutStep
 from fleet.models.changes import Change
 from fleet.models.clusters import Cluster
+from fleet.models.history import Keyframe
+from fleet.monitoring.history import keyframes
+from fleet.monitoring.history.past_columns import empty_columns
 from fleet.monitoring.views import InstanceView
 from fleet.protocol.recovery.announce import AUTH_TTL_VARIABLE
 from fleet.vocabulary.changes import ChangeState
 from fleet.vocabulary.instances import InstanceState
 from fleet.vocabulary.rollouts import RolloutStepState
+from fleet.vocabulary.verdicts import State
+from tests.fakes.history_rows import create_agent_change
 from tests.fakes.policy_nodes import PolicyNode, PolicyNodes
 from tests.fakes.step_contexts import InMemoryReader, create_step_context
 from tests.fleet.changes.conftest import NOW, actor_of
@@ -100,6 +105,20 @@ def test_instances_restart_one_at_a_time(cluster: Cluster, alice: User) -> None:
     assert rollout.change.detail == "3 instances restarted"
     end_times = [row.ended_at for row in rollout.rows]
     assert end_times == sorted(end_times)
+
+
+def test_reconnects_of_the_rollout_are_recorded(cluster: Cluster, alice: User) -> None:
+    """The moves between auths since its start, in the history of agents; unknown before the history."""
+    rollout = Rollout(cluster, alice, *make_auths())
+    rollout.step()
+    start = NOW.timestamp()
+    Keyframe.objects.create(cluster=cluster, at=start - 9, content=keyframes.pack(empty_columns(start - 9)))
+    for seconds, auth in ((-5, "auth-1"), (2, "auth-2"), (3, "auth-3"), (4, "auth-3")):
+        create_agent_change(
+            "a", start + seconds, State.HEALTHY, State.HEALTHY, auth=auth, proxies=[f"p{seconds}"]
+        )
+    assert rollout.run_until_ended().outcome["reconnect_count"] == 2
+    assert rollout.change.detail == "3 instances restarted; agents reconnected 2 times"
 
 
 def test_concurrency_limits_parallel_restarts(cluster: Cluster, alice: User) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fleet.protocol.recovery.agent_pool import AgentPool, LinearBackoff
+from fleet.protocol.recovery.agent_pool import AgentPool, LinearBackoff, free_duplicates_of
 from fleet.protocol.recovery.discovery import DiscoveredProxy
 from fleet.protocol.recovery.tracker import Tracker
 
@@ -68,6 +68,21 @@ def test_pool_redials_at_once_after_a_duplicate() -> None:
     assert [_pause_after_failed_dial(pool, now=50.0, is_duplicate=True) for _ in range(8)] == [0.0] * 7 + [
         0.5
     ]
+
+
+def test_more_proxies_allow_more_duplicates() -> None:
+    """Of 4 n dials, 2 % miss a given one of n proxies; at most 32 dials follow without a pause."""
+    assert [free_duplicates_of(count) for count in (1, 2, 4, 100)] == [6, 8, 16, 32]
+    pool = AgentPool(Tracker("main"))
+    pool.tracker.track_expected([DiscoveredProxy(name) for name in "abc"], 0.0)
+    dial_count = 0
+    while (lease := pool.next_dial(0.0)) is not None:
+        lease.release()
+        pool.on_dial_end(0.0, 0.0, is_duplicate=True)
+        dial_count += 1
+    # After the 12 free ones, the first pause is 0, too.
+    assert dial_count == 12 + 2
+    assert pool.wake_at(0.0) == 0.5
 
 
 def test_pool_pauses_after_failed_dials() -> None:

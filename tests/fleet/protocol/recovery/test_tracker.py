@@ -123,7 +123,9 @@ def test_mesh_opens_a_tunnel_to_every_desired_proxy() -> None:
     tracker.track_expected(proxies("a", "b", "c"), 0.0)
     acquire(tracker, 0.0).claim("a")
     assert tracker.try_acquire(0.0) is None
-    tracker.set_connection_count(0)
+    assert tracker.set_connection_count(0)
+    assert not tracker.set_connection_count(0)
+    assert tracker.desired_proxy_count(0.0) == 3
     assert tracker.try_acquire(0.0) is not None
     assert tracker.try_acquire(0.0) is not None
     assert tracker.try_acquire(0.0) is None
