@@ -22,7 +22,7 @@ from ninja.operation import Operation
 from pydantic import Field
 from typing_extensions import override
 
-from dashboards.alerts.api import incidents, silences, windows
+from dashboards.alerts.api import channels, incidents, routes, rules, silences, windows
 from dashboards.changes.api import (
     changes,
     degrade,
@@ -51,6 +51,7 @@ from dashboards.shared.pages import sentence_of
 from dashboards.shared.permissions import public, visible_clusters_of
 from dashboards.shared.refusals import DATABASE_UNAVAILABLE
 from dashboards.shared.rewind import MomentError, open_moment
+from fleet.alerts.setup.problems import SetupChangedError, SetupError
 from fleet.changes import ChangeRefusedError, StaleRevisionError
 from fleet.models.access import Permission
 from fleet.models.clusters import DEFAULT_CLUSTER
@@ -106,6 +107,9 @@ api.add_router("", changes.router)
 api.add_router("", incidents.router)
 api.add_router("", silences.router)
 api.add_router("", windows.router)
+api.add_router("", channels.router)
+api.add_router("", routes.router)
+api.add_router("", rules.router)
 api.add_router("", retire.router)
 api.add_router("", agent_sets.router)
 api.add_router("", drain.router)
@@ -359,6 +363,17 @@ def _on_refusal(request: HttpRequest, error: Any) -> HttpResponse:
         body |= {"detail": detail, "revision": error.revision}
     refusals.record(request, str(body["detail"]))
     return api.create_response(request, body, status=status)
+
+
+@api.exception_handler(SetupError)
+def _on_setup_error(request: HttpRequest, error: Any) -> HttpResponse:
+    refusals.record(request, str(error))
+    return api.create_response(request, {"detail": str(error), "problems": error.problems}, status=400)
+
+
+@api.exception_handler(SetupChangedError)
+def _on_setup_change(request: HttpRequest, error: Any) -> HttpResponse:
+    return _create_problem_response(request, 409, f"{sentence_of(error)} Read it again.")
 
 
 @api.exception_handler(change_responses.PreconditionFailed)

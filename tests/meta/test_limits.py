@@ -141,6 +141,20 @@ def _api_bodies(path: str) -> list[dict[str, Any]]:
             }
         ],
         "/maintenance-windows/<int:number>": [{"name": "mine"}],
+        "/channels": [
+            {"name": "mine", "kind": "email", "values": {"to": "me@example.com"}, "scope": scope}
+            for scope in ("installation", "cluster")
+        ],
+        "/channels/<int:number>": [{"name": "mine"}, {"values": {"to": "me@example.com"}}],
+        "/test": [{}],
+        "/routes": [{"name": "mine", "scope": scope} for scope in ("installation", "cluster")],
+        "/routes/<int:number>": [{"name": "mine", "is_root": True}],
+        "/alert-rules": [
+            {"name": "mine", "kind": "stranded", "severity": "info", "scope": scope}
+            for scope in ("installation", "cluster")
+        ],
+        "/alert-rules/<int:number>": [{"name": "mine"}],
+        "/override": [{}],
         "/enable": [{}],
         "/disable": [{}],
         "/delete": [{}],
@@ -304,7 +318,14 @@ def _is_of_cluster(route: UrlRoute) -> bool:
 
 
 def _values(route: UrlRoute, cluster: str, ids: Ids) -> dict[str, str]:
-    parts = (("/incidents/", "incident"), ("/maintenance-windows/", "window"), ("", "silence"))
+    parts = (
+        ("/incidents/", "incident"),
+        ("/maintenance-windows/", "window"),
+        ("/channels/", "channel"),
+        ("/routes/", "route"),
+        ("/alert-rules/", "rule"),
+        ("", "silence"),
+    )
     number = ids[next(kind for part, kind in parts if part in route.path)]
     objects = {parameter: str(ids[kind]) for parameter, kind in _OBJECTS.items()}
     return {**VALUES, **objects, "number": str(number), "cluster": cluster}
