@@ -31,7 +31,7 @@ from dashboards.shared.api.change_responses import (
 )
 from dashboards.shared.api.parameters import RequestBody, Schema
 from dashboards.shared.api.per_cluster import PerCluster
-from dashboards.shared.permissions import describe_missing_permission
+from dashboards.shared.permissions import describe_missing_permission, find_write_refusal
 from fleet.alerts import incident_actions
 from fleet.alerts.channels.registry import CHANNEL_KINDS
 from fleet.alerts.setup import channels as channel_setup
@@ -81,7 +81,7 @@ class ChannelItem(Schema):
     destination: str
     """Where notifications go, without secrets."""
     values: dict[str, str]
-    """Values of the kind that are not secret, by field."""
+    """Values of the kind that are not secret, by field; empty for those who may not change the channel."""
     has_secrets: dict[str, bool]
     """Secret fields of the kind, each with whether a value is stored."""
     is_enabled: bool
@@ -194,6 +194,7 @@ def create_channel(request: HttpRequest, cluster: str, body: CreateChannelReques
     row = Channel(cluster=require_new_owner(request, cluster, body.scope), kind=kind.slug)
     row.digest = channel_setup.default_digest_of(kind)
     _save(request, row, body)
+    channel_setup.attach_first_channel(row)
     return Status(201, _channel_item_of(request, row, cluster))
 
 
@@ -291,6 +292,14 @@ def find_access_refusal(request: HttpRequest) -> str:
     return "" if is_allowed else describe_missing_permission(user, Permission.MANAGE_ACCESS, None)
 
 
+def find_change_refusal(request: HttpRequest, owner: str) -> str:
+    """Return why the caller may not change the config of an owner, nor see all of its values; empty if they may."""
+    token: ApiToken | None = getattr(request, "refloat_token", None)
+    if token is not None and not token.allows(Permission.CHANGE_CONFIG):
+        return describe_missing_scope(token, Permission.CHANGE_CONFIG)
+    return find_write_refusal(caller_of(request), Permission.CHANGE_CONFIG, owner)
+
+
 def _require_access_manager(request: HttpRequest) -> None:
     if sentence := find_access_refusal(request):
         raise HttpError(
@@ -312,7 +321,7 @@ def _channel_item_of(request: HttpRequest, row: Channel, cluster: str) -> Channe
         kind=row.kind,
         destination=card.destination,
         values={}
-        if is_hidden
+        if find_change_refusal(request, row.cluster)
         else {
             field.key: row.config[field.key]
             for field in fields

@@ -61,7 +61,7 @@ _EscalationDelay = Annotated[float, Field(ge=MIN_ESCALATION_SECONDS, le=MAX_ESCA
 _ZoneName = Annotated[str, Field(max_length=64)]
 
 
-class ChannelReference(Schema):
+class RouteChannel(Schema):
     """A channel that a route notifies."""
 
     number: int
@@ -91,13 +91,13 @@ class RouteItem(Schema):
     """Minimum severity of the incidents: `info`, `warning` or `critical`."""
     matchers: str
     """Matchers of the incidents: `kind=proxy`; empty: all incidents."""
-    channels: list[ChannelReference]
+    channels: list[RouteChannel]
     """Channels of the route; none: those of the parent."""
     includes_parent_channels: bool
     """Whether the channels of the parent are notified, too."""
     escalate_after_seconds: float | None
     """Time without acknowledgement after which a critical incident escalates; null: as the parent."""
-    escalate_to: list[ChannelReference]
+    escalate_to: list[RouteChannel]
     """Channels that are notified then."""
     quiet_from: time | None
     """Local start of the quiet hours, in which only critical notifications are sent; null: there are none."""
@@ -397,7 +397,7 @@ def _iterate_items(
 def _make_item(row: Route, node: RouteNode, cluster: str, depth: int) -> RouteItem:
     channels, escalate_to = (
         [
-            ChannelReference(number=channel.pk, name=channel.name)
+            RouteChannel(number=channel.pk, name=channel.name)
             for channel in rows.all()
             if channel.cluster in ("", cluster)
         ]

@@ -86,8 +86,8 @@ def save_channel(
     *,
     can_allow_private: bool,
     seen_version: str = "",
-) -> bool:
-    """Create or change a channel. Return whether the root route now notifies it, because it is the first channel.
+) -> None:
+    """Create or change a channel.
 
     `entered_values`: values by the key of a field; a field without an entry keeps its value, and so does a secret with
     an empty one. Raises SetupError, and SetupChangedError if the row is not `seen_version` now.
@@ -105,7 +105,6 @@ def save_channel(
             write_row(row)
 
     setup_actions.save_setting(row, save, actor)
-    return is_new and attach_first_channel(row)
 
 
 def apply_values(
@@ -123,6 +122,8 @@ def apply_values(
             "values": f"Channels of the kind {kind.slug} have no field {', '.join(unknown_keys)[:100]}. "
             f"Use {', '.join(keys)}."
         }
+    if unprintable_keys := [key for key, text in entered_values.items() if not text.isprintable()]:
+        return dict.fromkeys(unprintable_keys, "The value contains unprintable characters.")
     stored_secrets = unseal_or_empty(row.secrets)
     new_values = merge_values(
         kind,

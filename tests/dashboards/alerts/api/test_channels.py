@@ -83,6 +83,7 @@ def test_another_origin_drops_the_secrets(client: Client, config_admin: dict[str
         ({"kind": "pagerduty", "values": {"routing_key": "k"}, "digest": "weekly"}, "digest"),
         ({"name": " "}, "name"),
         ({"name": "a\0"}, "name"),
+        ({"values": {"url": "https://hooks.example.com/x", "signing_key": "a\nb"}}, "signing_key"),
         ({"name": "taken"}, "name"),
         ({"kind": "pigeon"}, ""),
         ({"per_minute": 0}, ""),
@@ -170,6 +171,22 @@ def test_limited_user_sees_no_address_of_the_installation(
     assert post(client, f"clusters/other/channels/{number}", {"name": "x"}, headers).status_code == 403
     assert post(client, "clusters/other/channels", body, headers).status_code == 403
     assert post(client, "clusters/other/channels", body | {"scope": "cluster"}, headers).status_code == 201
+
+
+def test_token_that_only_reads_sees_no_path_of_an_address(
+    client: Client, config_admin: dict[str, str], person: MakeUser
+) -> None:
+    """The path of a URL often is a secret."""
+    values = {"url": "https://alerts.example.com/s3cret"}
+    post(client, "channels", {"name": "am", "kind": "alertmanager", "values": values}, config_admin)
+    (channel,) = get(client, "channels", config_admin).json()["channels"]
+    assert channel["values"] == values
+    _, secret = create_token(
+        person("viewer"), "t", [Permission.VIEW_FLEET], lifetime=timedelta(days=1), now=timezone.now()
+    )
+    response = get(client, "channels", {"Authorization": f"Bearer {secret}"})
+    assert response.json()["channels"][0]["destination"] == "https://alerts.example.com/…"
+    assert "s3cret" not in response.content.decode()
 
 
 def test_unknown_channel_is_not_found(client: Client, config_admin: dict[str, str]) -> None:
