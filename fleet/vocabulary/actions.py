@@ -60,6 +60,7 @@ class AuditAction(StrEnum):
     RULE_OVERRIDE = "alert-rule.override"
     RULE_DELETE = "alert-rule.delete"
     RULES_IMPORT = "alert-rules.import"
+    ALERTING_IMPORT = "alerting.import"
     AGENT_SET_CREATE = "agent-set.create"
     AGENT_SET_DELETE = "agent-set.delete"
     TOKEN_CREATE = "token.create"  # noqa: S105 - an action, not a secret
