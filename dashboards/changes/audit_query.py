@@ -27,7 +27,10 @@ ACTION_GROUPS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "agents": ("Agents", ("agent", "retire")),
     "alerting": (
         "Alerting",
-        ("silence", "window", "channel", "route", "delivery", "alert-rule", "alert-rules", "agent-set"),
+        (
+            *("silence", "window", "channel", "route", "delivery", "alert-rule", "alert-rules", "agent-set"),
+            "alerting",
+        ),
     ),
     "access": ("Access", ("token", "user", "cluster")),
     "requests": ("Requests without an own entry", ("page", "api")),

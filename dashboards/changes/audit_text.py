@@ -25,6 +25,7 @@ _SUBJECT_TEXTS = {
     "user": "user account",
     "cluster": "cluster settings",
     "policy-target": "policies",
+    "alerting": "alerting configuration",
 }
 #: The verb of an action, by its last word; others keep that word.
 _VERB_TEXTS = {
@@ -54,6 +55,7 @@ _FORM_ACTION_TEXTS = {
     "incident.note": "add incident note",
     "alert-rules.label": "add agent label",
     "alert-rules.unlabel": "remove agent label",
+    "alerting-import.apply": "import alerting configuration",
     "networking": "preview config change",
     "policy-target": "preview policy change",
     "reconnect": "preview reconnect campaign",

@@ -40,6 +40,7 @@ class _MainGroup(LazyGroup):
         "incidents": "fleet.cli.alerts.incidents:incidents",
         "silence": "fleet.cli.alerts.incidents:silence",
         "maintenance": "fleet.cli.alerts.maintenance:maintenance",
+        "alerting": "fleet.cli.alerts.alerting:alerting_group",
         "channels": "fleet.cli.alerts.channels:channels",
         "routes": "fleet.cli.alerts.routes:routes",
         "rules": "fleet.cli.alerts.rules:rules",

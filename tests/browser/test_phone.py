@@ -65,6 +65,7 @@ PAGES = [
     "/alerts/runbooks/instance/?instance=proxy-1-id",
     "/alerts/channels/",
     "/alerts/channels/{channel}/",
+    "/alerts/import/",
     "/alerts/routes/{route}/",
     "/tokens/",
     "/accounts/reauthenticate/",

@@ -184,7 +184,8 @@ OPERATIONS = _operations()
 BEYOND_VIEWERS = [
     endpoint
     for endpoint in OPERATIONS
-    if not endpoint.startswith("GET ") or endpoint.endswith(("/audit", "/audit/{entry_id}", "/drain"))
+    if not endpoint.startswith("GET ")
+    or endpoint.endswith(("/audit", "/audit/{entry_id}", "/drain", "/alerting"))
 ]
 #: Ends of operations that take the values of an alerting setting.
 _SETTINGS = tuple(
@@ -245,7 +246,7 @@ def test_any_write_gets_a_documented_response(
     assert not statuses & {401, 403}
     # An invented plan, matcher or selection is valid JSON for the document, and its values are refused by the handler
     # with 400.
-    invented = operation.endswith(("/plan", "/silences", "/retirements", "/agent-sets", *_SETTINGS))
+    invented = operation.endswith(("/plan", "/apply", "/silences", "/retirements", "/agent-sets", *_SETTINGS))
     if existing and mode is GenerationMode.POSITIVE:
         assert statuses & FROM_HANDLERS or (invented and statuses == {400}), statuses
 

@@ -80,6 +80,10 @@ def _page_bodies(name: str, owner: str, ids: Ids) -> list[dict[str, Any]]:
             {"do": "override"},
             {**_RULE, "do": "try"},
         ],
+        "alerting-import": [
+            {"preview": "1", "document": wrong_rules},
+            {"do": "apply", "document": wrong_rules, "fingerprint": "x"},
+        ],
         "silences": [
             *({"do": do, "id": ids["silence"]} for do in ("extend", "end")),
             {"do": "switch", "id": ids["window"]},
@@ -155,6 +159,10 @@ def _api_bodies(path: str) -> list[dict[str, Any]]:
         ],
         "/alert-rules/<int:number>": [{"name": "mine"}],
         "/override": [{}],
+        "/alerting/plan": [{"document": "rules: [{name: mine, kind: rate, severity: info}]"}],
+        "/alerting/apply": [
+            {"document": "rules: [{name: mine, kind: rate, severity: info}]", "fingerprint": "x"}
+        ],
         "/enable": [{}],
         "/disable": [{}],
         "/delete": [{}],

@@ -38,6 +38,7 @@ _OPERATIONS: Mapping[str, str] = {
     "new-channel": "/channels",
     "route": "/routes/{number}",
     "alert-rules": "/agent-sets",
+    "alerting-import": "/alerting/apply",
     "alert-rule": "/alert-rules/{number}",
 }
 #: By forecast that a page shows beside its form: the operation of the API that returns the same.

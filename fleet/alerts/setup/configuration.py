@@ -1,4 +1,4 @@
-"""Export and import of the configuration of alerting: reading it, and applying a plan in one transaction.
+"""Import of the configuration of alerting: its plan, and applying it in one transaction.
 
 docs/reference/alerts.md, "Configuration as YAML".
 """
@@ -17,37 +17,29 @@ from fleet.alerts import incident_actions, setup_actions
 from fleet.alerts.channels.registry import CHANNEL_KINDS
 from fleet.alerts.configuration import document as documents
 from fleet.alerts.configuration.document import ConfigurationError, Document, DocumentProblem
-from fleet.alerts.configuration.fields import ChannelReference, Secret
+from fleet.alerts.configuration.fields import Secret
 from fleet.alerts.configuration.plan import (
     ChangeAction,
     FieldChange,
     SettingChange,
     make_plan,
-    shorten_reference,
 )
-from fleet.alerts.configuration.sections import Configuration, Key, Section, Setting, fields_of, number_keys
+from fleet.alerts.configuration.sections import Key, Section, Setting
 from fleet.alerts.incident_actions import ActionError
 from fleet.alerts.matchers import CONFIRMATION_WORD, MatcherError, matches_everything, parse_matchers
 from fleet.alerts.setup import windows
-from fleet.alerts.setup.channels import save_channel, unseal_or_empty
+from fleet.alerts.setup.channels import save_channel
 from fleet.alerts.setup.problems import SetupChangedError, SetupError
 from fleet.alerts.setup.routes import descendant_rows_of, save_route
 from fleet.alerts.setup.rules import save_rule
-from fleet.audit import RequestActor, record_outcome
-from fleet.models.alerting import AlertRule, Channel, MaintenanceWindow, Route, filter_applicable_to
+from fleet.alerts.setup.stored_configuration import (
+    COLUMN_OF_FIELD,
+    ROUTE_CHANNEL_FIELDS,
+    read_configuration,
+)
+from fleet.audit import RequestActor, collect_audit_entry_ids, record_outcome
+from fleet.models.alerting import AlertRule, Channel, MaintenanceWindow, Route
 from fleet.vocabulary.actions import AuditAction
-
-#: Columns of rows by field of the document, where the names differ.
-_COLUMN_OF_FIELD: Mapping[Section, Mapping[str, str]] = {
-    Section.CHANNELS: {"is_enabled": "enabled"},
-    Section.ROUTES: {"continues": "continue_matching"},
-    Section.RULES: {
-        "is_enabled": "enabled", "pending_polls": "pending_rounds", "pending_time": "pending_seconds",
-        "resolve_after": "recover_seconds", "repeat_interval": "repeat_seconds",
-    },
-    Section.WINDOWS: {"is_enabled": "enabled"},
-}  # fmt: skip
-_ROUTE_CHANNEL_FIELDS = ("channels", "escalate_to")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,51 +77,6 @@ class _TrialRolledBackError(Exception):
     """The changes of a trial are undone."""
 
 
-def export_configuration(cluster: str, readable_channel_owners: Collection[str]) -> str:
-    """Return the objects of a cluster and of the installation as YAML, without secrets.
-
-    `readable_channel_owners`: owners of the channels that the document contains, since it has their addresses.
-    """
-    configuration = read_configuration(cluster)
-    channels = {key[-1][:2] for key in configuration.by_key(Section.CHANNELS)}
-    settings = dict(configuration.settings)
-    settings[Section.CHANNELS] = tuple(
-        setting for setting in settings[Section.CHANNELS] if setting.cluster in readable_channel_owners
-    )
-    settings[Section.ROUTES] = tuple(
-        _shorten_references(setting, channels) for setting in settings[Section.ROUTES]
-    )
-    return documents.dump(Configuration(settings), f"cluster {cluster}")
-
-
-def read_configuration(cluster: str, writable_owners: Collection[str] = ()) -> Configuration:
-    """Return the stored objects of a cluster and of the installation; routes each before its child routes."""
-
-    def make_settings(section: Section, rows: Iterable[Any]) -> tuple[Setting, ...]:
-        rows = list(rows)
-        keys = number_keys((row.cluster, row.name) for row in rows)
-        return tuple(
-            _setting_of(section, key, row, cluster, writable_owners)
-            for key, row in zip(keys, rows, strict=True)
-        )
-
-    return Configuration(
-        {
-            Section.CHANNELS: make_settings(
-                Section.CHANNELS, filter_applicable_to(Channel.objects.order_by("name", "cluster"), cluster)
-            ),
-            Section.ROUTES: tuple(_read_routes(cluster, writable_owners)),
-            Section.RULES: make_settings(
-                Section.RULES, filter_applicable_to(AlertRule.objects.order_by("-severity", "name"), cluster)
-            ),
-            Section.WINDOWS: make_settings(
-                Section.WINDOWS,
-                filter_applicable_to(MaintenanceWindow.objects.order_by("name", "pk"), cluster),
-            ),
-        }
-    )
-
-
 def plan_import(request: ImportRequest) -> ImportPlan:
     """Return what an import would do. Raises ConfigurationError.
 
@@ -138,7 +85,8 @@ def plan_import(request: ImportRequest) -> ImportPlan:
     document = _load(request)
     plan = _make_import_plan(request, document)
     try:
-        with transaction.atomic():
+        # The audit log entries are rolled back, too: the request must not count them.
+        with collect_audit_entry_ids(), transaction.atomic():
             _apply_changes(replace(request, typed_word=CONFIRMATION_WORD), document, plan.changes)
             _require_result(request, document)
             raise _TrialRolledBackError
@@ -246,7 +194,7 @@ def _apply_changes(request: ImportRequest, document: Document, changes: Iterable
             with transaction.atomic():
                 _apply_change(request, change, new_routes)
         except SetupError as error:
-            columns = _COLUMN_OF_FIELD[change.setting.section]
+            columns = COLUMN_OF_FIELD[change.setting.section]
             field_of_column = {column: name for name, column in columns.items()}
             for column, sentence in error.problems.items():
                 name = field_of_column.get(column, column)
@@ -317,12 +265,12 @@ def _apply_route(request: ImportRequest, change: SettingChange, new_routes: dict
             cluster=change.setting.cluster,
             parent=_find_route(request.cluster, change.setting.key[:-1], new_routes),
         )
-        channels: dict[str, list[Channel]] = {name: [] for name in _ROUTE_CHANNEL_FIELDS}
+        channels: dict[str, list[Channel]] = {name: [] for name in ROUTE_CHANNEL_FIELDS}
     else:
         row = Route.objects.get(pk=change.number)
-        channels = {name: list(getattr(row, name).all()) for name in _ROUTE_CHANNEL_FIELDS}
-    _write_columns(row, change, _ROUTE_CHANNEL_FIELDS)
-    for name in _ROUTE_CHANNEL_FIELDS:
+        channels = {name: list(getattr(row, name).all()) for name in ROUTE_CHANNEL_FIELDS}
+    _write_columns(row, change, ROUTE_CHANNEL_FIELDS)
+    for name in ROUTE_CHANNEL_FIELDS:
         if name in change.values:
             own = [
                 Channel.objects.get(name=reference.name, cluster=reference.cluster)
@@ -398,78 +346,7 @@ def _remove(request: ImportRequest, change: SettingChange) -> None:
 
 def _write_columns(row: Any, change: SettingChange, excluded_names: Collection[str] = ()) -> None:
     row.name = change.setting.name
-    columns = _COLUMN_OF_FIELD[change.setting.section]
+    columns = COLUMN_OF_FIELD[change.setting.section]
     for name, value in change.values.items():
         if name not in excluded_names:
             setattr(row, columns.get(name, name), value)
-
-
-def _read_routes(cluster: str, writable_owners: Collection[str]) -> Iterable[Setting]:
-    """Yield the routes, each before its child routes."""
-    children: dict[int | None, list[Route]] = {}
-    rows = Route.objects.prefetch_related("channels", "escalate_to").order_by("position", "pk")
-    for row in filter_applicable_to(rows, cluster):
-        children.setdefault(row.parent_id, []).append(row)
-
-    def walk(parent: int | None, parent_key: Key) -> Iterable[Setting]:
-        siblings = children.get(parent, [])
-        keys = number_keys(((row.cluster, row.name) for row in siblings), parent_key)
-        for row, key in zip(siblings, keys, strict=True):
-            yield _setting_of(Section.ROUTES, key, row, cluster, writable_owners)
-            yield from walk(row.pk, key)
-
-    return walk(None, ())
-
-
-def _kind_values_of(row: Channel) -> dict[str, Any]:
-    """Return the stored values of the kind of a channel by field."""
-    kind = CHANNEL_KINDS.get(row.kind)
-    stored_secrets = unseal_or_empty(row.secrets)
-    values: dict[str, Any] = {}
-    for field in kind.fields if kind is not None else ():
-        if field.is_secret and field.key in stored_secrets:
-            values[field.key] = Secret(stored_secrets[field.key])
-        elif not field.is_secret and field.key in row.config:
-            values[field.key] = row.config[field.key]
-    return values
-
-
-def _shorten_references(setting: Setting, channels: Collection[tuple[str, str]]) -> Setting:
-    """Return a route whose channels have no cluster where their name alone has the same meaning."""
-    short_references = {
-        name: tuple(
-            shorten_reference(reference, setting.cluster, channels) for reference in setting.values[name]
-        )
-        for name in _ROUTE_CHANNEL_FIELDS
-    }
-    return replace(setting, values=dict(setting.values) | short_references)
-
-
-def _setting_of(
-    section: Section, key: Key, row: Any, cluster: str, writable_owners: Collection[str]
-) -> Setting:
-    is_kept = row.cluster not in writable_owners or (section is Section.RULES and row.builtin)
-    values: dict[str, Any] = {"kind": row.kind} if section in (Section.CHANNELS, Section.RULES) else {}
-    columns = _COLUMN_OF_FIELD[section]
-    for name in fields_of(section):
-        column = columns.get(name, name)
-        if section is Section.ROUTES and name in _ROUTE_CHANNEL_FIELDS:
-            values[name] = tuple(
-                sorted(
-                    (
-                        ChannelReference(channel.name, channel.cluster)
-                        for channel in getattr(row, name).all()
-                        if channel.cluster in ("", cluster)
-                    ),
-                    key=lambda reference: (reference.name, reference.cluster or ""),
-                )
-            )
-        elif hasattr(row, column):
-            values[name] = getattr(row, column)
-    if section is Section.CHANNELS:
-        values |= _kind_values_of(row)
-    elif section is Section.ROUTES:
-        values["position"] = row.position
-    elif section is Section.WINDOWS:
-        values["duration"] = row.length.total_seconds()
-    return Setting(section, key, values, number=row.pk, is_kept=is_kept)

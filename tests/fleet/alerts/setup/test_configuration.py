@@ -14,10 +14,10 @@ from fleet.alerts.setup.configuration import (
     ImportRequest,
     apply_import,
     describe_change,
-    export_configuration,
     plan_import,
 )
 from fleet.alerts.setup.problems import SetupChangedError
+from fleet.alerts.setup.stored_configuration import export_configuration
 from fleet.alerts.store import ensure_alert_defaults
 from fleet.audit import CONSOLE_ACTOR
 from fleet.models.alerting import AlertRule, Channel, MaintenanceWindow, Route
