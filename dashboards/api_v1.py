@@ -22,7 +22,16 @@ from ninja.operation import Operation
 from pydantic import Field
 from typing_extensions import override
 
-from dashboards.alerts.api import incidents, runbooks, silences, windows
+from dashboards.alerts.api import (
+    channels,
+    configuration,
+    incidents,
+    routes,
+    rules,
+    runbooks,
+    silences,
+    windows,
+)
 from dashboards.changes.api import (
     changes,
     degrade,
@@ -51,6 +60,8 @@ from dashboards.shared.pages import sentence_of
 from dashboards.shared.permissions import public, visible_clusters_of
 from dashboards.shared.refusals import DATABASE_UNAVAILABLE
 from dashboards.shared.rewind import MomentError, open_moment
+from fleet.alerts.configuration.document import ConfigurationError
+from fleet.alerts.setup.problems import SetupChangedError, SetupError
 from fleet.changes import ChangeRefusedError, StaleRevisionError
 from fleet.models.access import Permission
 from fleet.models.clusters import DEFAULT_CLUSTER
@@ -107,6 +118,10 @@ api.add_router("", incidents.router)
 api.add_router("", silences.router)
 api.add_router("", windows.router)
 api.add_router("", runbooks.router)
+api.add_router("", channels.router)
+api.add_router("", routes.router)
+api.add_router("", rules.router)
+api.add_router("", configuration.router)
 api.add_router("", retire.router)
 api.add_router("", agent_sets.router)
 api.add_router("", drain.router)
@@ -360,6 +375,28 @@ def _on_refusal(request: HttpRequest, error: Any) -> HttpResponse:
         body |= {"detail": detail, "revision": error.revision}
     refusals.record(request, str(body["detail"]))
     return api.create_response(request, body, status=status)
+
+
+@api.exception_handler(SetupError)
+def _on_setup_error(request: HttpRequest, error: Any) -> HttpResponse:
+    refusals.record(request, str(error))
+    return api.create_response(request, {"detail": str(error), "problems": error.problems}, status=400)
+
+
+@api.exception_handler(ConfigurationError)
+def _on_configuration_error(request: HttpRequest, error: Any) -> HttpResponse:
+    problems: dict[str, str] = {}
+    for problem in error.problems:
+        place = "document" if problem.line is None else f"line {problem.line}"
+        problems[place] = f"{problems[place]}; {problem.text}" if place in problems else problem.text
+    detail = "The document cannot be imported."
+    refusals.record(request, f"{detail} {error}")
+    return api.create_response(request, {"detail": detail, "problems": problems}, status=400)
+
+
+@api.exception_handler(SetupChangedError)
+def _on_setup_change(request: HttpRequest, error: Any) -> HttpResponse:
+    return _create_problem_response(request, 409, f"{sentence_of(error)} Read it again.")
 
 
 @api.exception_handler(change_responses.PreconditionFailed)

@@ -7,6 +7,7 @@ from django.urls import URLPattern, URLResolver, include, path
 from dashboards.access import views as tokens
 from dashboards.alerts.views import (
     channels,
+    configuration,
     incident_dialogs,
     incidents,
     routes,
@@ -114,6 +115,8 @@ def _page_routes(suffix: str) -> list[URLPattern | URLResolver]:
         path("alerts/channels/", channels.channels, name=f"channels{suffix}"),
         path("alerts/channels/<int:channel_id>/", channels.channel, name=f"channel{suffix}"),
         path("alerts/channels/new/<slug:channel_kind>/", channels.new_channel, name=f"new-channel{suffix}"),
+        path("alerts/alerting.yaml", configuration.export_file, name=f"alerting-file{suffix}"),
+        path("alerts/import/", configuration.import_page, name=f"alerting-import{suffix}"),
         path("alerts/routes/<int:route_id>/", routes.route, name=f"route{suffix}"),
     ]
 

@@ -28,15 +28,8 @@ ACTION_GROUPS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "alerting": (
         "Alerting",
         (
-            "silence",
-            "window",
-            "channel",
-            "route",
-            "delivery",
-            "alert-rule",
-            "alert-rules",
-            "agent-set",
-            "runbook",
+            *("silence", "window", "channel", "route", "delivery", "alert-rule", "alert-rules", "agent-set"),
+            *("alerting", "runbook"),
         ),
     ),
     "access": ("Access", ("token", "user", "cluster")),

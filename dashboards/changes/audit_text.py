@@ -26,6 +26,7 @@ _SUBJECT_TEXTS = {
     "user": "user account",
     "cluster": "cluster settings",
     "policy-target": "policies",
+    "alerting": "alerting configuration",
 }
 #: The verb of an action, by its last word; others keep that word.
 _VERB_TEXTS = {
@@ -56,6 +57,7 @@ _FORM_ACTION_TEXTS = {
     "alert-rules.label": "add agent label",
     "alert-rules.unlabel": "remove agent label",
     "runbook-text": "change custom text of a runbook",
+    "alerting-import.apply": "import alerting configuration",
     "networking": "preview config change",
     "policy-target": "preview policy change",
     "reconnect": "preview reconnect campaign",

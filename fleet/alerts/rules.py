@@ -65,6 +65,39 @@ class Rule:
         return max(self.min_count, math.ceil(self.min_share * agent_count), 1)
 
 
+#: Largest number of agents, polls or seconds (30 years); fits every database.
+MAX_RULE_NUMBER = 1_000_000_000
+#: Maximum length of texts, characters, as in the database.
+MAX_RULE_NAME_LENGTH, MAX_AGENT_SET_LENGTH, MAX_RUNBOOK_LENGTH, MAX_CLUSTER_LENGTH = 100, 64, 200, 64
+_NUMBER_FIELDS = (
+    "min_count", "pending_rounds", "pending_seconds", "recover_seconds", "group_wait", "group_interval",
+    "repeat_seconds",
+)  # fmt: skip
+
+
+def find_rule_problems(rule: Rule) -> dict[str, str]:
+    """Return what is wrong with the values of a rule: a sentence for each field."""
+    problems = {
+        field: f"The value must be between 0 and {MAX_RULE_NUMBER}."
+        for field in _NUMBER_FIELDS
+        if not 0 <= getattr(rule, field) <= MAX_RULE_NUMBER
+    }
+    if not 0 < len(rule.name) <= MAX_RULE_NAME_LENGTH or not rule.name.isprintable():
+        problems["name"] = f"A name of 1 to {MAX_RULE_NAME_LENGTH} printable characters is required."
+    if not 0 <= rule.min_share <= 1:
+        problems["min_share"] = "The share must be between 0 and 1 (100 %)."
+    if len(rule.agent_set) > MAX_AGENT_SET_LENGTH or not rule.agent_set.isprintable():
+        problems["agent_set"] = f"The agent set has at most {MAX_AGENT_SET_LENGTH} printable characters."
+    # Pages link to the runbook, so only http(s) URLs are accepted, never `javascript:`.
+    is_safe_link = not rule.runbook or rule.runbook.startswith(("https://", "http://"))
+    if not is_safe_link or len(rule.runbook) > MAX_RUNBOOK_LENGTH or not rule.runbook.isprintable():
+        problems["runbook"] = (
+            f"The runbook must be a URL that begins with https:// or http://, with at most {MAX_RUNBOOK_LENGTH} "
+            "characters."
+        )
+    return problems
+
+
 #: What a rule of each kind waits for, as the end of `When …`.
 _CONDITIONS: Mapping[RuleKind, str] = {
     RuleKind.STRANDED: "are stranded by one cause",

@@ -8,23 +8,13 @@ from typing import Any
 
 import yaml
 
-from fleet.alerts.rules import Rule, RuleKind
+from fleet.alerts.rules import MAX_CLUSTER_LENGTH, Rule, RuleKind, find_rule_problems
 from fleet.protocol import strict_yaml, text_limits
 from fleet.vocabulary.incidents import Severity
 
 _DEFAULT_OF_FIELD = {field.name: field.default for field in fields(Rule) if field.default is not MISSING}
-_NUMBER_FIELDS = {
-    name
-    for name, default in _DEFAULT_OF_FIELD.items()
-    if isinstance(default, int | float) and not isinstance(default, bool)
-}
 #: Maximum length of a document, characters; the built-in rules take 2,000.
 _MAX_DOCUMENT_LENGTH = 65_536
-#: Largest number of agents, polls or seconds (30 years); fits every database.
-_MAX_NUMBER = 1_000_000_000
-#: Maximum length of texts, characters, as in the database.
-_MAX_LENGTH_OF_FIELD = {"runbook": 200}
-_DEFAULT_MAX_LENGTH = 64
 #: Maximum length of an error message on a page, characters.
 _MAX_MESSAGE_LENGTH = 300
 
@@ -87,42 +77,25 @@ def _parse_rule(number: int, entry: Any) -> Rule:
     except KeyError as error:
         slugs = ", ".join(severity.slug for severity in Severity)
         raise RulesError(f"{location}: severity must be one of {slugs}") from error
-    name = str(entry.get("name") or "").strip()
-    if not 0 < len(name) <= 100 or not name.isprintable():
-        raise RulesError(f"{location}: a name of 1 to 100 printable characters is required")
     options = {
         field_name: field_value
         for field_name, field_value in entry.items()
         if field_name in _DEFAULT_OF_FIELD
     }
     for field_name, field_value in options.items():
-        if not (
-            _is_valid_number(field_name, field_value)
-            if field_name in _NUMBER_FIELDS
-            else _is_valid_text(field_name, field_value)
-        ):
+        if not _has_type_of(field_name, field_value):
             raise RulesError(f"{location}: {field_value!r} is not a valid value of {field_name}")
-    return Rule(name=name, kind=kind, severity=severity, **options)
+    rule = Rule(name=str(entry.get("name") or "").strip(), kind=kind, severity=severity, **options)
+    for field_name, problem in find_rule_problems(rule).items():
+        raise RulesError(f"{location}: {field_name}: {problem.rstrip('.')}")
+    if len(rule.cluster) > MAX_CLUSTER_LENGTH or not rule.cluster.isprintable():
+        raise RulesError(f"{location}: {rule.cluster!r} is not a valid value of cluster")
+    return rule
 
 
-def _is_valid_number(field_name: str, field_value: object) -> bool:
-    """Return whether a value is a valid number for a field."""
-    if isinstance(field_value, bool) or not isinstance(field_value, int | float):
-        return False
-    has_right_type = isinstance(field_value, int) or isinstance(_DEFAULT_OF_FIELD[field_name], float)
-    return has_right_type and 0 <= field_value <= (1 if field_name == "min_share" else _MAX_NUMBER)
-
-
-def _is_valid_text(field_name: str, field_value: object) -> bool:
-    """Return whether a value is a valid text or boolean for a field."""
-    if not isinstance(field_value, str):
-        return isinstance(field_value, type(_DEFAULT_OF_FIELD[field_name]))
-    # Pages link to the runbook, so only http(s) URLs are accepted, never `javascript:`.
-    is_safe_link = (
-        field_name != "runbook" or field_value == "" or field_value.startswith(("https://", "http://"))
-    )
-    fits_limits = (
-        len(field_value) <= _MAX_LENGTH_OF_FIELD.get(field_name, _DEFAULT_MAX_LENGTH)
-        and field_value.isprintable()
-    )
-    return isinstance(_DEFAULT_OF_FIELD[field_name], str) and is_safe_link and fits_limits
+def _has_type_of(field_name: str, field_value: object) -> bool:
+    """Return whether a value has the type of a field; a whole number is also a number of seconds."""
+    default = _DEFAULT_OF_FIELD[field_name]
+    if isinstance(default, float):
+        return isinstance(field_value, int | float) and not isinstance(field_value, bool)
+    return type(field_value) is type(default)

@@ -46,11 +46,14 @@ _FLAGS_BY_API_WORDS = {
 _LIST_COMMANDS = {
     "Agent": "refloat agents",
     "Change": "refloat changes list",
+    "Channel": "refloat channels list",
     "Cluster": "manage.py cluster list",
     "Incident": "refloat incidents --state all",
     "Instance": "refloat instances",
     "Maintenance window": "refloat maintenance list",
     "Revision": "refloat config history",
+    "Route": "refloat routes list",
+    "Rule": "refloat rules list",
     "Silence": "refloat silence list",
 }
 #: Flags of the command line by rollout setting.

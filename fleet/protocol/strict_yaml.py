@@ -57,6 +57,31 @@ def load_all(text: str, *, longest: int = LONGEST) -> list[Any]:
         raise StrictYAMLError(str(error).partition("\n")[0]) from None
 
 
+def find_lines(text: str, *, longest: int = LONGEST) -> dict[tuple[str | int, ...], int]:
+    """Return the line of each value of one document, from 1, by the keys and list positions that lead to it.
+
+    The line of a value of a mapping is that of its key. Raises StrictYAMLError, as `load`.
+    """
+    load(text, longest=longest)
+    node: yaml.Node | None = _StrictLoader(text).get_single_node()
+    lines: dict[tuple[str | int, ...], int] = {}
+    if node is not None:
+        _collect_lines(node, (), node.start_mark.line + 1, lines)
+    return lines
+
+
+def _collect_lines(
+    node: yaml.Node, path: tuple[str | int, ...], line: int, lines: dict[tuple[str | int, ...], int]
+) -> None:
+    lines[path] = line
+    if isinstance(node, yaml.MappingNode):
+        for key_node, value_node in node.value:
+            _collect_lines(value_node, (*path, str(key_node.value)), key_node.start_mark.line + 1, lines)
+    elif isinstance(node, yaml.SequenceNode):
+        for position, value_node in enumerate(node.value):
+            _collect_lines(value_node, (*path, position), value_node.start_mark.line + 1, lines)
+
+
 class _RefusedError(yaml.constructor.ConstructorError):
     """Valid YAML that we do not accept; the problem is a sentence of ours."""
 

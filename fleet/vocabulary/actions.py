@@ -62,6 +62,7 @@ class AuditAction(StrEnum):
     RULES_IMPORT = "alert-rules.import"
     #: The custom text of a runbook was written, changed or removed.
     RUNBOOK_UPDATE = "runbook.update"
+    ALERTING_IMPORT = "alerting.import"
     AGENT_SET_CREATE = "agent-set.create"
     AGENT_SET_DELETE = "agent-set.delete"
     TOKEN_CREATE = "token.create"  # noqa: S105 - an action, not a secret

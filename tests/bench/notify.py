@@ -56,11 +56,11 @@ async def _measure(
                 await client.await_healthy(agents=agent_count, hold=2.0)
     short, long = outages[: len(short_proxies)], outages[len(short_proxies) :]
     figures: dict[str, float] = {"agents": agent_count}
-    for name, measured in (("short", short), ("long", long)):
-        figures[f"{name}_from_freeze_s"] = statistics.median(outage["from_freeze_s"] for outage in measured)
-        figures[f"{name}_from_start_s"] = max(outage["from_start_s"] for outage in measured)
-        figures[f"{name}_messages"] = max(outage["messages"] for outage in measured)
-        figures[f"{name}_untrue"] = sum(outage["untrue"] for outage in measured)
+    for name, group in (("short", short), ("long", long)):
+        figures[f"{name}_from_freeze_s"] = statistics.median(outage["from_freeze_s"] for outage in group)
+        figures[f"{name}_from_start_s"] = max(outage["from_start_s"] for outage in group)
+        figures[f"{name}_messages"] = max(outage["messages"] for outage in group)
+        figures[f"{name}_untrue"] = sum(outage["untrue"] for outage in group)
     targets = [Target(f"{name}_from_start_s", at_most=_LIMIT_SECONDS) for name in ("short", "long")]
     targets += [Target(f"{name}_messages", at_most=1) for name in ("short", "long")]
     targets += [Target(f"{name}_untrue", at_most=0) for name in ("short", "long")]
@@ -78,19 +78,21 @@ async def _measure_outage(
     try:
         while arrived_at is None:
             peak = max(peak, _demo.not_healthy(await client.counts()))
-            elapsed = time.monotonic() - start
+            seconds_since_start = time.monotonic() - start
             if len(receiver.bodies) > before_count:
-                arrived_at = elapsed
-            elif elapsed > _TIMEOUT_SECONDS:
+                arrived_at = seconds_since_start
+            elif seconds_since_start > _TIMEOUT_SECONDS:
                 raise BenchError(f"no message about {proxy} within {_TIMEOUT_SECONDS:g} s")
-            if seconds is not None and elapsed >= seconds:
+            if seconds is not None and seconds_since_start >= seconds:
                 os.kill(pid, signal.SIGCONT)
             await asyncio.sleep(_POLL_SECONDS)
     finally:
         os.kill(pid, signal.SIGCONT)
     arrived = time.time()
     if seconds is not None:
-        await asyncio.sleep(_QUIET_SECONDS)
+        quiet_until = time.monotonic() + _QUIET_SECONDS
+        while time.monotonic() < quiet_until and len(receiver.bodies) == before_count + 1:  # noqa: ASYNC110 - nothing may come
+            await asyncio.sleep(_POLL_SECONDS)
     bodies = receiver.bodies[before_count:]
     kind = NotificationKind.FIRING if seconds is None else NotificationKind.SHORT_OUTAGE
     return {

@@ -66,6 +66,7 @@ PAGES = [
     "/alerts/runbooks/proxy/?instance=proxy-1-id",
     "/alerts/channels/",
     "/alerts/channels/{channel}/",
+    "/alerts/import/",
     "/alerts/routes/{route}/",
     "/tokens/",
     "/accounts/reauthenticate/",

@@ -92,15 +92,24 @@ class Fuzzed:
             "change_id": lambda: self._create("reconnect/plan", {"proxy": "proxy-1"})["id"],
             "entry_id": self._newest_entry,
             "cause": lambda: "auth",
-            "number": lambda: (
-                NUMBER
-                if "/incidents/" in path
-                else self._create("maintenance-windows", self._window())["number"]
-                if "/maintenance-windows/" in path
-                else self._create("silences", {"matchers": self._matchers(), "reason": "upgrade"})["number"]
-            ),
+            "number": lambda: self._number(path),
         }
         return {name: str(make[name]()) for name in _parameters(path)}
+
+    def _number(self, path: str) -> int:
+        """Return the number of something that the path names by number; all but incidents are new ones."""
+        if "/incidents/" in path:
+            return NUMBER
+        name = f"name {next(self.numbers)}"
+        bodies: dict[str, dict[str, Any]] = {
+            "maintenance-windows": self._window(),
+            "channels": {"name": name, "kind": "email", "values": {"to": "ops@example.com"}},
+            "routes": {"name": name, "matchers": self._matchers()},
+            "alert-rules": {"name": name, "kind": "stranded", "severity": "info"},
+            "silences": {"matchers": self._matchers(), "reason": "upgrade"},
+        }
+        resource = next(resource for resource in bodies if f"/{resource}/" in path)
+        return int(self._create(resource, bodies[resource])["number"])
 
     def _matchers(self) -> str:
         """Return matchers that no other silence has: a second one of the same is refused."""
@@ -176,10 +185,15 @@ OPERATIONS = _operations()
 BEYOND_VIEWERS = [
     endpoint
     for endpoint in OPERATIONS
-    if not endpoint.startswith("GET ") or endpoint.endswith(("/audit", "/audit/{entry_id}", "/drain"))
+    if not endpoint.startswith("GET ")
+    or endpoint.endswith(("/audit", "/audit/{entry_id}", "/drain", "/alerting"))
 ]
-#: Ends of operations that take a maintenance window.
-_WINDOWS = ("/maintenance-windows", "/maintenance-windows/{number}")
+#: Ends of operations that take the values of an alerting setting.
+_SETTINGS = tuple(
+    f"/{resource}{number}"
+    for resource in ("maintenance-windows", "channels", "routes", "alert-rules")
+    for number in ("", "/{number}")
+)
 FOR_VIEWERS = [endpoint for endpoint in OPERATIONS if endpoint not in BEYOND_VIEWERS]
 
 
@@ -233,7 +247,7 @@ def test_any_write_gets_a_documented_response(
     assert not statuses & {401, 403}
     # An invented plan, matcher or selection is valid JSON for the document, and its values are refused by the handler
     # with 400.
-    invented = operation.endswith(("/plan", "/silences", "/retirements", "/agent-sets", *_WINDOWS))
+    invented = operation.endswith(("/plan", "/apply", "/silences", "/retirements", "/agent-sets", *_SETTINGS))
     if existing and mode is GenerationMode.POSITIVE:
         assert statuses & FROM_HANDLERS or (invented and statuses == {400}), statuses
 

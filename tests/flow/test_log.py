@@ -152,9 +152,18 @@ def test_alerting_actions_are_logged(person: Person) -> None:
     person.post(
         "/alerts/rules/", do="import", document="rules: [{name: own, kind: stranded, severity: info}]"
     )
+    document = "rules: [{name: own, kind: stranded, severity: info, is_enabled: false}]"
+    answer = person.session.post(
+        f"{person.console.url}/api/v1/alerting/plan",
+        json={"document": document},
+        headers={"X-CSRFToken": person.session.cookies.get("csrftoken") or ""},
+        timeout=60,
+    )
+    person.request("/alerting/apply", document=document, fingerprint=answer.json()["fingerprint"])
     produced(
         Database(person.console.home),
         actions=(
+            "alerting.import",
             *("silence.create", "silence.extend", "silence.end"),
             *("window.create", "window.update", "window.toggle", "window.remove"),
             *("channel.create", "channel.update", "channel.test", "channel.delete", "delivery.retry"),

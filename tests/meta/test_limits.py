@@ -80,6 +80,10 @@ def _page_bodies(name: str, owner: str, ids: Ids) -> list[dict[str, Any]]:
             {"do": "override"},
             {**_RULE, "do": "try"},
         ],
+        "alerting-import": [
+            {"preview": "1", "document": wrong_rules},
+            {"do": "apply", "document": wrong_rules, "fingerprint": "x"},
+        ],
         "silences": [
             *({"do": do, "id": ids["silence"]} for do in ("extend", "end")),
             {"do": "switch", "id": ids["window"]},
@@ -146,6 +150,24 @@ def _api_bodies(path: str) -> list[dict[str, Any]]:
         "/runbooks/<cause>": [
             {"text": _REASON, "scope": "installation"},
             {"text": _REASON, "scope": "cluster"},
+        ],
+        "/channels": [
+            {"name": "mine", "kind": "email", "values": {"to": "me@example.com"}, "scope": scope}
+            for scope in ("installation", "cluster")
+        ],
+        "/channels/<int:number>": [{"name": "mine"}, {"values": {"to": "me@example.com"}}],
+        "/test": [{}],
+        "/routes": [{"name": "mine", "scope": scope} for scope in ("installation", "cluster")],
+        "/routes/<int:number>": [{"name": "mine", "is_root": True}],
+        "/alert-rules": [
+            {"name": "mine", "kind": "stranded", "severity": "info", "scope": scope}
+            for scope in ("installation", "cluster")
+        ],
+        "/alert-rules/<int:number>": [{"name": "mine"}],
+        "/override": [{}],
+        "/alerting/plan": [{"document": "rules: [{name: mine, kind: rate, severity: info}]"}],
+        "/alerting/apply": [
+            {"document": "rules: [{name: mine, kind: rate, severity: info}]", "fingerprint": "x"}
         ],
         "/enable": [{}],
         "/disable": [{}],
@@ -310,7 +332,14 @@ def _is_of_cluster(route: UrlRoute) -> bool:
 
 
 def _values(route: UrlRoute, cluster: str, ids: Ids) -> dict[str, str]:
-    parts = (("/incidents/", "incident"), ("/maintenance-windows/", "window"), ("", "silence"))
+    parts = (
+        ("/incidents/", "incident"),
+        ("/maintenance-windows/", "window"),
+        ("/channels/", "channel"),
+        ("/routes/", "route"),
+        ("/alert-rules/", "rule"),
+        ("", "silence"),
+    )
     number = ids[next(kind for part, kind in parts if part in route.path)]
     objects = {parameter: str(ids[kind]) for parameter, kind in _OBJECTS.items()}
     return {**VALUES, **objects, "number": str(number), "cluster": cluster}

@@ -35,6 +35,12 @@ _OPERATIONS: Mapping[str, str] = {
     "window-new": "/maintenance-windows",
     "window": "/maintenance-windows/{number}",
     "window-delete": "/maintenance-windows/{number}/delete",
+    "channel": "/channels/{number}",
+    "new-channel": "/channels",
+    "route": "/routes/{number}",
+    "alert-rules": "/agent-sets",
+    "alerting-import": "/alerting/apply",
+    "alert-rule": "/alert-rules/{number}",
 }
 #: By forecast that a page shows beside its form: the operation of the API that returns the same.
 _FORECASTS: Mapping[str, str] = {
@@ -43,12 +49,8 @@ _FORECASTS: Mapping[str, str] = {
 }
 #: By page with a form that no operation replaces: its row in docs/reference/api.md, "Actions without an API".
 _PAGES_ONLY: Mapping[str, str] = {
-    "channels": "notification channels",
-    "channel": "notification channels",
-    "new-channel": "notification channels",
-    "route": "routes of notifications",
-    "alert-rules": "alert rules",
-    "alert-rule": "alert rules",
+    # Retries a failed notification.
+    "channels": "the delivery log",
     "tokens": "API tokens",
 }
 

@@ -11,8 +11,6 @@ from ninja.errors import HttpError
 from pydantic import Field, WithJsonSchema
 
 from dashboards.alerts.api.writable_rows import require_proof_to_silence_everything, require_writable_row
-from dashboards.alerts.silences import window_actions
-from dashboards.alerts.silences.window_actions import WindowChangedError
 from dashboards.shared import record_reader
 from dashboards.shared.api.access import ApiAccess
 from dashboards.shared.api.change_responses import (
@@ -32,6 +30,8 @@ from fleet.alerts.matchers import (
     MAX_MATCHERS_LENGTH,
 )
 from fleet.alerts.recurrence.schedules import describe_schedule, length_between
+from fleet.alerts.setup import windows as window_actions
+from fleet.alerts.setup.windows import WindowChangedError
 from fleet.alerts.silences import MAX_WINDOW_LENGTH
 from fleet.models.access import Permission
 from fleet.models.alerting import MaintenanceWindow, filter_applicable_to

@@ -24,16 +24,35 @@ def row_id_or_zero(number: int) -> int:
 
 
 def require_writable_row(
-    rows: QuerySet[_Row], request: HttpRequest, cluster: str, number: int, noun: str
+    rows: QuerySet[_Row],
+    request: HttpRequest,
+    cluster: str,
+    number: int,
+    noun: str,
+    permission: Permission = Permission.ACT_ON_FLEET,
 ) -> _Row:
     """Return a row that the caller may change. `noun`: `silence`. Raises HttpError 404 or 403."""
+    row = require_row(rows, cluster, number, noun)
+    require_owner(request, permission, row.cluster)
+    return row
+
+
+def require_row(rows: QuerySet[_Row], cluster: str, number: int, noun: str) -> _Row:
+    """Return a row that applies to a cluster. `noun`: `silence`. Raises HttpError 404."""
     numbered_rows = rows.filter(pk=row_id_or_zero(number))
     row = filter_applicable_to(numbered_rows, require_cluster(cluster)).first()
     if row is None:
         raise HttpError(404, f"{noun.capitalize()} {number} was not found in cluster {cluster}.")
-    if sentence := find_write_refusal(caller_of(request), Permission.ACT_ON_FLEET, row.cluster):
-        raise HttpError(403, sentence)
     return row
+
+
+def require_owner(request: HttpRequest, permission: Permission, owner: str) -> None:
+    """Require that the caller may change objects of a cluster. Raises HttpError 403.
+
+    `owner` empty: objects of the whole installation.
+    """
+    if sentence := find_write_refusal(caller_of(request), permission, owner):
+        raise HttpError(403, sentence)
 
 
 def require_proof_to_silence_everything(request: HttpRequest, matchers: str) -> None:

@@ -9,12 +9,10 @@ from typing_extensions import override
 
 from dashboards.alerts.forms.shared import build_unique_name_messages
 from dashboards.shared.owners import OwnedForm
-from dashboards.shared.pages import sentence_of
-from fleet.alerts.channels import SendError
 from fleet.alerts.channels.kind import ChannelField, ChannelKind
 from fleet.alerts.digest import DigestPeriod
+from fleet.alerts.setup import channels as channel_setup
 from fleet.models.alerting import Channel
-from fleet.models.sealed_secrets import UnsealError, seal, unseal
 
 
 class ChannelForm(OwnedForm):
@@ -28,7 +26,10 @@ class ChannelForm(OwnedForm):
         help_text="Summary of incidents, including severity info. Sent at 08:00 UTC; weekly digests on Mondays.",
     )
     per_minute = forms.IntegerField(
-        min_value=1, max_value=1000, initial=10, label="Rate limit (notifications per minute)"
+        min_value=channel_setup.MIN_PER_MINUTE,
+        max_value=channel_setup.MAX_PER_MINUTE,
+        initial=10,
+        label="Rate limit (notifications per minute)",
     )
 
     class Meta:
@@ -50,8 +51,8 @@ class ChannelForm(OwnedForm):
         super().__init__(*args, **kwargs)
         row = self.instance
         self._kind = kind
-        self._stored_secrets = _unseal_or_empty(row.secrets)
-        self._previous_origin = kind.origin_of(row.config | self._stored_secrets) if row.pk else ""
+        self._stored_secrets = channel_setup.unseal_or_empty(row.secrets)
+        self._previous_origin = channel_setup.origin_of(row, kind, self._stored_secrets)
         for field in kind.fields:
             form_field = _create_input(field)
             form_field.initial = None if field.is_secret else row.config.get(field.key)
@@ -87,34 +88,25 @@ class ChannelForm(OwnedForm):
     def clean(self) -> dict[str, Any]:
         """Validate the values of the kind, and drop stored secrets if the origin of the address changed."""
         cleaned_data: dict[str, Any] = super().clean() or self.cleaned_data
-        kind = self._kind
-        entered_values = {field.key: cleaned_data.get(field.input.name, "") for field in kind.fields}
-        self._field_values = {
-            key: entered_text or self._stored_secrets.get(key, "")
-            for key, entered_text in entered_values.items()
-        }
-        origin = kind.origin_of(self._field_values)
-        if origin and origin != self._previous_origin:
-            self._field_values = entered_values
-            if self.fields["allow_private"].disabled:
-                cleaned_data["allow_private"] = False
-        for field in kind.fields:
-            if field.is_required and not self._field_values[field.key]:
-                label = self.fields[field.input.name].label
-                self.add_error(field.input.name, f"Enter the {str(label).lower()}.")
-            try:
-                if entered_values[field.key]:
-                    field.check(entered_values[field.key])
-            except SendError as error:
-                self.add_error(field.input.name, sentence_of(error))
+        self._new_values = channel_setup.merge_values(
+            self._kind,
+            {field.key: cleaned_data.get(field.input.name, "") for field in self._kind.fields},
+            self._stored_secrets,
+            self._previous_origin,
+            allow_private=bool(cleaned_data.get("allow_private")),
+            can_allow_private=not self.fields["allow_private"].disabled,
+        )
+        cleaned_data["allow_private"] = self._new_values.allow_private
+        for field in self._kind.fields:
+            if problem := self._new_values.problems.get(field.key):
+                self.add_error(field.input.name, problem)
         return cleaned_data
 
     @override
     def save(self, commit: bool = True) -> Channel:
         """Save the channel, with its secrets sealed."""
         self.instance.kind = self._kind.slug
-        self.instance.config, secrets = self._kind.split_secrets(self._field_values)
-        self.instance.secrets = seal(secrets) if secrets else ""
+        channel_setup.write_values(self.instance, self._kind, self._new_values)
         channel: Channel = super().save(commit)
         return channel
 
@@ -135,10 +127,3 @@ def _free_name_of(kind: ChannelKind) -> str:
     names = set(Channel.objects.values_list("name", flat=True))
     candidates = (base_name, *(f"{base_name} {number}" for number in range(2, len(names) + 3)))
     return next(name for name in candidates if name not in names)
-
-
-def _unseal_or_empty(secrets: str) -> dict[str, str]:
-    try:
-        return unseal(secrets)
-    except UnsealError:
-        return {}

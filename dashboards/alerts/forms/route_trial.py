@@ -30,6 +30,8 @@ class PredictedNotification:
     channel: str
     #: `immediately`, or `after 15 min, unless somebody acknowledges the incident`.
     time_text: str
+    #: Seconds from the first notification.
+    after_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,9 @@ class RouteTrialForm(forms.Form):
         return RoutePrediction(
             f"A {'critical incident' if severity is Severity.CRITICAL else 'warning'} {label}{set_clause}",
             tuple(
-                PredictedNotification(channel_names.get(step.channel_id, "?"), _describe_time(step))
+                PredictedNotification(
+                    channel_names.get(step.channel_id, "?"), _describe_time(step), step.after_seconds
+                )
                 for step in trial.steps
             ),
             tuple(" > ".join(matched.path) for matched in trial.matched_routes),

@@ -8,19 +8,20 @@ from django import forms
 from django.core.exceptions import ValidationError
 from typing_extensions import override
 
-from dashboards.alerts.forms.shared import clean_matchers
 from dashboards.shared.duration_fields import ReadableDurationField
 from dashboards.shared.owners import OwnedForm
-from dashboards.shared.pages import sentence_of
 from dashboards.shared.row_ids import parse_row_id
-from fleet.alerts.matchers import parse_matchers
-from fleet.alerts.routing.sentences import describe_route
-from fleet.alerts.routing.tree import Route as PureRoute
-from fleet.alerts.silences import WindowError, zone_of
+from fleet.alerts.setup.routes import (
+    MAX_ROUTE_NAME_LENGTH,
+    MIN_ESCALATION_SECONDS,
+    RouteValues,
+    find_route_problems,
+    is_below,
+    name_route,
+)
 from fleet.models.alerting import Channel, Route, filter_applicable_to
 from fleet.vocabulary.incidents import Severity
 
-_MAX_NAME_LENGTH = 100
 _SEVERITY_CHOICES = [
     (int(Severity.CRITICAL), "Critical incidents"),
     (int(Severity.WARNING), "Critical incidents and warnings"),
@@ -34,7 +35,7 @@ class RouteForm(OwnedForm):
 
     name = forms.CharField(
         required=False,
-        max_length=_MAX_NAME_LENGTH,
+        max_length=MAX_ROUTE_NAME_LENGTH,
         help_text="Empty: Refloat names the route after its incidents.",
     )
     min_severity = forms.TypedChoiceField(
@@ -46,7 +47,7 @@ class RouteForm(OwnedForm):
     )
     escalate_after = ReadableDurationField(
         required=False,
-        minimum=60.0,
+        minimum=MIN_ESCALATION_SECONDS,
         label="Escalate after",
         help_text="Time without acknowledgement, for example 15 min. Only critical incidents escalate. "
         "Empty: the escalation of the parent route, if it has one.",
@@ -116,8 +117,8 @@ class RouteForm(OwnedForm):
         return any(field.errors for field in self.advanced_fields) or bool(self["matchers"].value())
 
     def clean_matchers(self) -> str:
-        """Return the matchers without surrounding blanks. Raises ValidationError if they are not valid."""
-        return clean_matchers(str(self.cleaned_data["matchers"]), is_for_route=True)
+        """Return the matchers without surrounding blanks."""
+        return str(self.cleaned_data["matchers"]).strip()
 
     def clean_position(self) -> int:
         """Return the position; an empty one is 0."""
@@ -125,50 +126,34 @@ class RouteForm(OwnedForm):
 
     @override
     def clean(self) -> dict[str, Any]:
-        """Validate quiet hours, time zone and parent, and refuse channels and parents of other owners."""
+        """Validate the values together, and name the route if it has no name."""
         cleaned_data: dict[str, Any] = super().clean() or self.cleaned_data
-        if (cleaned_data.get("quiet_from") is None) != (cleaned_data.get("quiet_until") is None):
-            raise ValidationError("Enter both the start and the end of the quiet hours.")
-        if bool(cleaned_data.get("escalate_after")) != bool(cleaned_data.get("escalate_to")):
-            name, problem = (
-                ("escalate_to", "Choose the channel to notify then.")
-                if cleaned_data.get("escalate_after")
-                else ("escalate_after", "Enter the time after which to notify it, for example 15 min.")
-            )
+        for name, problem in find_route_problems(self._values_of(cleaned_data)).items():
             if name not in self.errors:
                 self.add_error(name, problem)
-        escalation_channels = set(cleaned_data.get("escalate_to") or ())
-        if escalation_channels and escalation_channels <= set(cleaned_data.get("channels") or ()):
-            self.add_error(
-                "escalate_to",
-                "This channel is already notified at once. Choose one that is not, or add one first.",
-            )
-        try:
-            zone_of(cleaned_data.get("quiet_zone") or "UTC")
-        except WindowError as error:
-            self.add_error("quiet_zone", sentence_of(error))
-        self._check_owners(cleaned_data)
-        parent_route = cleaned_data.get("parent")
-        while parent_route is not None:
-            if parent_route.pk == self.instance.pk:
-                raise ValidationError("A route cannot be its own parent, directly or indirectly.")
-            parent_route = parent_route.parent
+        if self.instance.pk and is_below(cleaned_data.get("parent"), self.instance):
+            raise ValidationError("A route cannot be its own parent, directly or indirectly.")
         if not cleaned_data.get("name") and not self.errors:
-            cleaned_data["name"] = _name_of(cleaned_data)
+            cleaned_data["name"] = name_route(cleaned_data["matchers"], cleaned_data["min_severity"])
         return cleaned_data
 
-    def _check_owners(self, cleaned_data: dict[str, Any]) -> None:
-        owners = {"", cleaned_data.get("cluster", "")}
+    @staticmethod
+    def _values_of(cleaned_data: dict[str, Any]) -> RouteValues:
         parent_route = cleaned_data.get("parent")
-        if parent_route is not None and parent_route.cluster not in owners:
-            self.add_error(
-                "parent", "A route of the whole installation cannot have a parent that belongs to a cluster."
-            )
-        for name in ("channels", "escalate_to"):
-            if {row.cluster for row in cleaned_data.get(name, ())} - owners:
-                self.add_error(
-                    name, "A route of the whole installation can only use channels of the whole installation."
-                )
+        channels, escalate_to = cleaned_data.get("channels") or (), cleaned_data.get("escalate_to") or ()
+        return RouteValues(
+            cluster=cleaned_data.get("cluster", ""),
+            matchers=cleaned_data.get("matchers", ""),
+            channels=channels,
+            escalate_after=cleaned_data.get("escalate_after"),
+            escalate_to=escalate_to,
+            quiet_from=cleaned_data.get("quiet_from"),
+            quiet_until=cleaned_data.get("quiet_until"),
+            quiet_zone=cleaned_data.get("quiet_zone") or "",
+            channel_clusters=[channel.cluster for channel in channels],
+            escalation_clusters=[channel.cluster for channel in escalate_to],
+            parent_cluster=None if parent_route is None else parent_route.cluster,
+        )
 
     @override
     def save(self, commit: bool = True) -> Route:
@@ -177,13 +162,3 @@ class RouteForm(OwnedForm):
         self.instance.name = self.cleaned_data["name"]
         route: Route = super().save(commit)
         return route
-
-
-def _name_of(cleaned_data: dict[str, Any]) -> str:
-    """Return the incidents of a route as its name: `Critical incidents caused by a proxy`."""
-    route = PureRoute(
-        "",
-        matchers=parse_matchers(cleaned_data.get("matchers", ""), is_for_route=True),
-        min_severity=Severity(cleaned_data["min_severity"]),
-    )
-    return describe_route(route, {}).subject[:_MAX_NAME_LENGTH]

@@ -10,8 +10,10 @@ from typing_extensions import override
 from dashboards.alerts.forms.shared import SEVERITY_CHOICES, build_unique_name_messages
 from dashboards.shared.duration_fields import ReadableDurationField
 from dashboards.shared.owners import OwnedForm
-from fleet.alerts.rules import RuleKind
+from fleet.alerts.rules import Rule, RuleKind, find_rule_problems
+from fleet.alerts.setup.rules import has_fixed_identity
 from fleet.models.alerting import AgentSet, AlertRule
+from fleet.vocabulary.incidents import Severity
 
 
 class RuleForm(OwnedForm):
@@ -47,9 +49,24 @@ class RuleForm(OwnedForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.fields["share_percent"].initial = round(self.instance.min_share * 100, 4)
-        if self.instance.builtin or _is_override(self.instance):
+        if has_fixed_identity(self.instance):
             # Built-in rules and overrides are identified by name and kind.
             self.fields["name"].disabled = self.fields["kind"].disabled = True
+
+    @override
+    def clean(self) -> dict[str, Any]:
+        """Validate the values as the API and imports do."""
+        cleaned_data: dict[str, Any] = super().clean() or self.cleaned_data
+        if not self.errors:
+            values = {
+                name: cleaned_data[name] for name in self.Meta.fields if name not in ("kind", "severity")
+            }
+            share = (cleaned_data.get("share_percent") or 0) / 100
+            severity = Severity(cleaned_data["severity"])
+            rule = Rule(kind=RuleKind(cleaned_data["kind"]), severity=severity, min_share=share, **values)
+            for name, problem in find_rule_problems(rule).items():
+                self.add_error(name, problem)
+        return cleaned_data
 
     @override
     def save(self, commit: bool = True) -> AlertRule:
@@ -57,11 +74,6 @@ class RuleForm(OwnedForm):
         self.instance.min_share = (self.cleaned_data.get("share_percent") or 0) / 100
         rule: AlertRule = super().save(commit)
         return rule
-
-
-def _is_override(rule: AlertRule) -> bool:
-    """Return whether a cluster's rule overrides a rule of the whole installation."""
-    return bool(rule.pk and rule.cluster) and AlertRule.objects.filter(cluster="", name=rule.name).exists()
 
 
 class AgentSetForm(forms.ModelForm):  # type: ignore[type-arg] # django-stubs makes it generic, Django does not

@@ -19,6 +19,7 @@ from dashboards.shared.row_ids import parse_row_id
 from fleet.alerts import incident_actions, setup_actions
 from fleet.alerts.channels.kind import ChannelKind
 from fleet.alerts.channels.registry import CHANNEL_KINDS
+from fleet.alerts.setup.channels import attach_first_channel
 from fleet.models.access import (
     Permission,
     audit_log_clusters_of,
@@ -26,7 +27,7 @@ from fleet.models.access import (
     has_cluster_limit,
     has_permission,
 )
-from fleet.models.alerting import Channel, Delivery, Route, filter_applicable_to
+from fleet.models.alerting import Channel, Delivery, filter_applicable_to
 from fleet.models.clusters import DEFAULT_CLUSTER
 
 _MAX_LOG_ROWS = 50
@@ -92,7 +93,7 @@ def new_channel(request: HttpRequest, channel_kind: str, cluster: str = DEFAULT_
     form = _make_form(request, row, kind, cluster, is_bound=request.method == "POST")
     if form.is_bound and form.is_valid():
         setup_actions.save_setting(row, form.save, signed_in_actor_of(request))
-        is_routed = not row.cluster and _attach_first_channel(row)
+        is_routed = attach_first_channel(row)
         routing_text = (
             "All warnings and critical incidents are sent to it."
             if is_routed
@@ -169,12 +170,3 @@ def _make_form(
         owners=writable_owners_for(user, Permission.CHANGE_CONFIG, cluster),
         can_allow_private=can_write(user, Permission.MANAGE_ACCESS, ""),
     )
-
-
-def _attach_first_channel(channel_row: Channel) -> bool:
-    """Add the first channel to the root route, so that it receives all notifications. Return whether it was added."""
-    roots = Route.objects.filter(parent=None)
-    is_first = roots.count() == 1 and not roots[0].channels.exists() and Channel.objects.count() == 1
-    if is_first:
-        roots[0].channels.add(channel_row)
-    return is_first

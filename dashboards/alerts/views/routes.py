@@ -17,6 +17,7 @@ from dashboards.shared.permissions import require_write, requires, writable_owne
 from dashboards.shared.request_actor import signed_in_actor_of
 from dashboards.shared.row_ids import parse_row_id
 from fleet.alerts import setup_actions
+from fleet.alerts.setup.routes import descendant_rows_of
 from fleet.models.access import Permission
 from fleet.models.alerting import Channel, Route, filter_applicable_to
 from fleet.models.clusters import DEFAULT_CLUSTER
@@ -64,7 +65,7 @@ def route(request: HttpRequest, route_id: int, cluster: str = DEFAULT_CLUSTER) -
         "form": form,
         "route": row,
         "has_parent": bool(form["parent"].value()),
-        "descendant_names": _descendant_names_of(row) if row.pk else [],
+        "descendant_names": [route.name for route in descendant_rows_of(row)] if row.pk else [],
         "is_deleting": bool(row.pk) and (form_action == "delete" or "delete" in request.GET),
     }
     return render(request, "dashboards/route.html", context)
@@ -85,9 +86,3 @@ def _suggest_values(request: HttpRequest, cluster: str) -> dict[str, Any]:
         # A route of the installation cannot use the channel of a cluster.
         values |= {"channels": [channel.pk], "cluster": channel.cluster}
     return values
-
-
-def _descendant_names_of(row: Route) -> list[str]:
-    """Return the names of all child routes of a route, at any depth."""
-    children = list(Route.objects.filter(parent=row))
-    return [name for child in children for name in (child.name, *_descendant_names_of(child))]

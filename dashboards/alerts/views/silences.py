@@ -13,7 +13,6 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
 from dashboards.alerts.silences import rows as silence_rows
-from dashboards.alerts.silences import window_actions
 from dashboards.alerts.silences.calendar import CalendarEntry, build_calendar, end_of_calendar
 from dashboards.alerts.silences.matches import read_scope
 from dashboards.shared import recent_proof, record_reader, refusals
@@ -25,6 +24,7 @@ from dashboards.shared.time_zones import zone_of_request
 from fleet.alerts import incident_actions, store
 from fleet.alerts.incident_actions import ActionError
 from fleet.alerts.matchers import matches_everything, parse_matchers
+from fleet.alerts.setup import windows as window_actions
 from fleet.models.access import Permission, has_permission
 from fleet.models.alerting import MaintenanceWindow, Silence, filter_applicable_to
 from fleet.models.clusters import DEFAULT_CLUSTER

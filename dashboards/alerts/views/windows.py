@@ -11,12 +11,10 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 
 from dashboards.alerts.forms.windows import BY_RULE, WindowForm
-from dashboards.alerts.silences import window_actions
 from dashboards.alerts.silences.drafts import ConditionDraft, draft_of_text, read_draft
 from dashboards.alerts.silences.matches import find_text_matches, read_scope
 from dashboards.alerts.silences.previews import SilencePreview
 from dashboards.alerts.silences.rows import describe_clock_change, describe_window
-from dashboards.alerts.silences.window_actions import WindowChangedError
 from dashboards.alerts.views.silence_forms import is_confirmation_needed, is_editing_conditions
 from dashboards.alerts.views.silences import require_proof_to_silence_everything
 from dashboards.shared import record_reader
@@ -28,6 +26,8 @@ from fleet.alerts import store
 from fleet.alerts.incident_actions import ActionError
 from fleet.alerts.matchers import CONFIRMATION_WORD
 from fleet.alerts.recurrence.schedules import Repetition
+from fleet.alerts.setup import windows as window_actions
+from fleet.alerts.setup.windows import WindowChangedError
 from fleet.models.access import Permission
 from fleet.models.alerting import MaintenanceWindow, filter_applicable_to
 from fleet.models.clusters import DEFAULT_CLUSTER

@@ -1,1 +1,1 @@
-"""Commands on incidents, silences and maintenance windows."""
+"""Commands on incidents, silences, maintenance windows, and the configuration of alerting."""

@@ -144,3 +144,20 @@ _VALUES = st.recursive(
 def test_json_values_round_trip(document: dict[str, object]) -> None:
     """Strict loading returns every JSON value that PyYAML dumped."""
     assert strict_yaml.load(yaml.safe_dump(document)) == document
+
+
+def test_lines_of_values_are_found_by_path() -> None:
+    """The line of a value of a mapping is that of its key; an invalid document is refused."""
+    lines = strict_yaml.find_lines("a:\n- b: 1\n  c:\n    d: 2\n- x\n")
+    assert lines == {
+        (): 1,
+        ("a",): 1,
+        ("a", 0): 2,
+        ("a", 0, "b"): 2,
+        ("a", 0, "c"): 3,
+        ("a", 0, "c", "d"): 4,
+        ("a", 1): 5,
+    }
+    assert strict_yaml.find_lines("# nothing\n") == {}
+    with pytest.raises(StrictYAMLError):
+        strict_yaml.find_lines("a: &a [*a]")

@@ -23,6 +23,20 @@ def operator(person: MakeUser, fake_reader: FakeReader) -> dict[str, str]:
     return {"Authorization": f"Bearer {secret}"}
 
 
+@pytest.fixture
+def config_admin(person: MakeUser, fake_reader: FakeReader) -> dict[str, str]:
+    """Headers of a token of somebody who may change the config."""
+    scopes = [Permission.VIEW_FLEET, Permission.CHANGE_CONFIG]
+    user = person("config admin")
+    _, secret = create_token(user, "t", scopes, lifetime=timedelta(days=1), now=timezone.now())
+    return {"Authorization": f"Bearer {secret}"}
+
+
+def get(client: Client, path: str, headers: dict[str, str]) -> Any:
+    """Read a path of the API."""
+    return client.get(f"/api/v1/{path}", headers=headers)
+
+
 def post(client: Client, path: str, body: Any, headers: dict[str, str]) -> Any:
     """Send JSON to a path of the API."""
     return client.post(f"/api/v1/{path}", body, content_type="application/json", headers=headers)

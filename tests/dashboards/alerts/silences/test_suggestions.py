@@ -34,13 +34,13 @@ def test_causes_are_instances_and_open_incidents(fake_reader: FakeReader) -> Non
     """By name, never by id; names with wildcards are escaped."""
     cluster = ensure_default_cluster()
     Instance.objects.create(cluster=cluster, instance_id="90569a4c", kind="auth", name="auth-[1]", position=0)
-    Incident.objects.create(
+    incident = Incident.objects.create(
         cluster=cluster, key="region/eu", cause_kind="region", cause_id="eu", cause_name="region eu", generation=1,
         state="firing", severity=2, opened_at=1.0,
     )  # fmt: skip
     assert find_suggestions("cause", "", "default", time.time()) == [
         ("auth-[[]1]", "auth"),
-        ("region eu", "incident 1"),
+        ("region eu", f"incident {incident.pk}"),
     ]
 
 

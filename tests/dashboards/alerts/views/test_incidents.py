@@ -440,45 +440,6 @@ def test_silence_applies_at_once_and_is_ended_from_the_page(
     assert f'href="{url}silence/"' in page
 
 
-def test_short_outage_has_no_notification_left(client: Client, person: MakeUser, incident: Incident) -> None:
-    """The channel was told that it is over: it does not get a resolved notification."""
-    channel = Channel.objects.create(name="ops", kind="webhook")
-    Delivery.objects.create(
-        channel=channel, incident=incident, cluster="default", key="k", kind="short-outage", payload={}, created_at=1.0,
-        next_attempt_at=1.0, sent_at=2.0,
-    )  # fmt: skip
-    now = time.time()
-    Incident.objects.update(
-        state="recovering", recovering_since=now, notified_at=None, short_outage_notified_at=now
-    )
-    client.force_login(person("operator"))
-    page = client.get(f"/incidents/{incident.pk}/").content.decode()
-    assert "No notification planned: the notification of the short outage was sent." in page
-    assert "to ops" not in page
-    assert "ops" not in client.get(f"/incidents/{incident.pk}/silence/").content.decode()
-
-
-def test_silenced_incident_shows_who_is_notified_of_its_end(
-    client: Client, person: MakeUser, incident: Incident
-) -> None:
-    """The channels that were notified of its start; while recovering, the time."""
-    channel = Channel.objects.create(name="ops", kind="webhook")
-    Delivery.objects.create(
-        channel=channel, incident=incident, cluster="default", key="k", kind="firing", payload={}, created_at=1.0,
-        next_attempt_at=1.0, sent_at=2.0,
-    )  # fmt: skip
-    client.force_login(person("operator"))
-    url = f"/incidents/{incident.pk}/"
-    client.post(f"{url}silence/", {"reason": "known"})
-    page = client.get(url).content.decode()
-    assert "Only the resolved notification will be sent, to ops: silenced: known (operator)." in page
-    assert "No notification planned" not in page
-    Incident.objects.update(state="recovering", recovering_since=time.time())
-    page = client.get(url).content.decode()
-    assert "(the incident resolves unless a rule fires again) to ops." in page
-    assert "by operator: known" in page
-
-
 def test_limited_reader_sees_no_installation_actions_or_errors(
     client: Client, make_limited_user: MakeUser, incident: Incident
 ) -> None:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from dashboards.alerts.silences import window_actions
-from dashboards.alerts.silences.window_actions import WindowChangedError
 from fleet.alerts.incident_actions import ActionError
+from fleet.alerts.setup import windows as window_actions
+from fleet.alerts.setup.windows import WindowChangedError
 from fleet.audit import CONSOLE_ACTOR
 from fleet.models.alerting import MaintenanceWindow
 from fleet.models.changes import AuditEntry

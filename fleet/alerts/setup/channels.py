@@ -1,0 +1,186 @@
+"""Notification channels: validation of their values, and saving them.
+
+docs/reference/alerts.md, "Notification channels".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from django.db import transaction
+
+from fleet.alerts import setup_actions
+from fleet.alerts.channels import SendError
+from fleet.alerts.channels.kind import ChannelKind
+from fleet.alerts.channels.registry import CHANNEL_KINDS
+from fleet.alerts.digest import DigestPeriod
+from fleet.alerts.setup.problems import find_column_problems, format_sentence, require_no_problems
+from fleet.alerts.setup.versions import require_version, write_row
+from fleet.audit import RequestActor
+from fleet.models.alerting import Channel, Route
+from fleet.models.sealed_secrets import UnsealError, seal, unseal
+
+#: Range of the rate limit, notifications per minute.
+MIN_PER_MINUTE, MAX_PER_MINUTE = 1, 1000
+
+
+@dataclass(frozen=True, slots=True)
+class MergedValues:
+    """The values of the fields of a channel after a change."""
+
+    field_values: Mapping[str, str]
+    allow_private: bool
+    #: A sentence for each key of a field.
+    problems: Mapping[str, str]
+
+
+def merge_values(
+    kind: ChannelKind,
+    entered_values: Mapping[str, str],
+    stored_secrets: Mapping[str, str],
+    previous_origin: str,
+    *,
+    allow_private: bool,
+    can_allow_private: bool,
+) -> MergedValues:
+    """Return the values of a channel: entered ones, and stored secrets where nothing was entered. Pure.
+
+    Another origin of the address drops the stored secrets, and the permission for private addresses of a user who may
+    not give it. `entered_values`: a value, or an empty text, for each key of a field.
+    """
+    field_values = {key: text or stored_secrets.get(key, "") for key, text in entered_values.items()}
+    origin = kind.origin_of(field_values)
+    if origin and origin != previous_origin:
+        field_values = dict(entered_values)
+        allow_private = allow_private and can_allow_private
+    problems = {}
+    for field in kind.fields:
+        if field.is_required and not field_values[field.key]:
+            problems[field.key] = f"Enter the {(field.label or field.input.label).lower()}."
+        try:
+            if entered_values[field.key]:
+                field.check(entered_values[field.key])
+        except SendError as error:
+            problems[field.key] = format_sentence(str(error))
+    return MergedValues(field_values, allow_private, problems)
+
+
+def unseal_or_empty(secrets: str) -> dict[str, str]:
+    """Return the stored secrets; none if they cannot be decrypted, so that they must be entered again."""
+    try:
+        return unseal(secrets)
+    except UnsealError:
+        return {}
+
+
+def origin_of(row: Channel, kind: ChannelKind, stored_secrets: Mapping[str, str]) -> str:
+    """Return the origin that the secrets of a stored channel belong to; empty for a new channel."""
+    return kind.origin_of(row.config | stored_secrets) if row.pk else ""
+
+
+def save_channel(
+    row: Channel,
+    entered_values: Mapping[str, str],
+    actor: RequestActor,
+    *,
+    can_allow_private: bool,
+    seen_version: str = "",
+) -> None:
+    """Create or change a channel.
+
+    `entered_values`: values by the key of a field; a field without an entry keeps its value, and so does a secret with
+    an empty one. Raises SetupError, and SetupChangedError if the row is not `seen_version` now.
+    """
+    is_new = not row.pk
+
+    def save() -> None:
+        with transaction.atomic():
+            if not is_new:
+                require_version(row, seen_version, "channel")
+            require_no_problems(
+                apply_values(row, entered_values, can_allow_private=can_allow_private)
+                | find_channel_problems(row)
+            )
+            write_row(row)
+
+    setup_actions.save_setting(row, save, actor)
+
+
+def apply_values(
+    row: Channel, entered_values: Mapping[str, str], *, can_allow_private: bool
+) -> dict[str, str]:
+    """Write the values of the fields to a channel, with sealed secrets.
+
+    Return problems by field; if there are any, nothing is written.
+    """
+    kind = CHANNEL_KINDS[row.kind]
+    keys = [field.key for field in kind.fields]
+    unknown_keys = sorted(set(entered_values) - set(keys))
+    if unknown_keys:
+        return {
+            "values": f"Channels of the kind {kind.slug} have no field {', '.join(unknown_keys)[:100]}. "
+            f"Use {', '.join(keys)}."
+        }
+    if unprintable_keys := [key for key, text in entered_values.items() if not text.isprintable()]:
+        return dict.fromkeys(unprintable_keys, "The value contains unprintable characters.")
+    stored_secrets = unseal_or_empty(row.secrets)
+    new_values = merge_values(
+        kind,
+        {
+            field.key: entered_values.get(field.key, "" if field.is_secret else row.config.get(field.key, ""))
+            for field in kind.fields
+        },
+        stored_secrets,
+        origin_of(row, kind, stored_secrets),
+        allow_private=row.allow_private,
+        can_allow_private=can_allow_private,
+    )
+    if not new_values.problems:
+        write_values(row, kind, new_values)
+        row.allow_private = new_values.allow_private
+    return dict(new_values.problems)
+
+
+def write_values(row: Channel, kind: ChannelKind, new_values: MergedValues) -> None:
+    """Write valid values to a channel: plain ones, and secrets sealed."""
+    row.config, secrets = kind.split_secrets(new_values.field_values)
+    if not secrets:
+        row.secrets = ""
+    elif not row.secrets or secrets != unseal_or_empty(row.secrets):
+        row.secrets = seal(secrets)
+
+
+def find_channel_problems(row: Channel) -> dict[str, str]:
+    """Return what is wrong with a channel, by field; values of its kind are checked by `apply_values`."""
+    row.name = row.name.strip()
+    problems = find_column_problems(
+        row, "channel", excluded_columns=("config", "secrets", "rate_limited_until")
+    )
+    if not MIN_PER_MINUTE <= row.per_minute <= MAX_PER_MINUTE:
+        problems["per_minute"] = (
+            f"The rate limit must be between {MIN_PER_MINUTE} and {MAX_PER_MINUTE} notifications per minute."
+        )
+    kind = CHANNEL_KINDS[row.kind]
+    if row.digest and row.digest not in set(DigestPeriod):
+        problems["digest"] = "The digest must be daily, weekly or empty."
+    elif row.digest and not kind.is_read_by_people:
+        # A digest would be an alert that never resolves.
+        problems["digest"] = f"Channels of the kind {kind.slug} cannot send digests: nobody reads them."
+    return problems
+
+
+def default_digest_of(kind: ChannelKind) -> str:
+    """Return the digest of a new channel: weekly where people read the notifications."""
+    return DigestPeriod.WEEKLY.value if kind.is_read_by_people else ""
+
+
+def attach_first_channel(row: Channel) -> bool:
+    """Add the first channel to the root route, so that it receives all notifications. Return whether it was added."""
+    if row.cluster:
+        return False
+    roots = Route.objects.filter(parent=None)
+    is_first = roots.count() == 1 and not roots[0].channels.exists() and Channel.objects.count() == 1
+    if is_first:
+        roots[0].channels.add(row)
+    return is_first
