@@ -99,7 +99,7 @@ def test_runbook_of_an_incident_shows_its_present_state(admin: Client, proxy_inc
     assert f'<a href="/incidents/{proxy_incident.pk}/">Incident {proxy_incident.pk}:' in page
     assert "207 at the peak" in page
     assert _buttons(page) == {
-        "Move agents off proxy-1": "/reconnect/?proxy=proxy-1",
+        "Reconnect agents of proxy-1": "/reconnect/?proxy=proxy-1",
         "Take proxy-1 out of service…": "/instances/proxy-id-1/service/",
         "View affected agents": "/agents/?state=stranded&state=at_risk&proxy=proxy-1",
         f"Silence incident {proxy_incident.pk}…": f"/incidents/{proxy_incident.pk}/silence/",
@@ -120,7 +120,7 @@ def test_new_version_is_the_runbook_and_is_named(admin: Client, proxy_incident: 
     assert f'href="{path}"' in _page(admin, f"/incidents/{proxy_incident.pk}/")
     page = _page(admin, path)
     assert "<li>proxy-1: 17.1 → <b>17.2</b></li>" in page
-    assert _buttons(page)["Move agents off proxy-1"] == "/reconnect/?proxy=proxy-1"
+    assert _buttons(page)["Reconnect agents of proxy-1"] == "/reconnect/?proxy=proxy-1"
 
 
 def test_runbook_of_an_instance_takes_its_open_incident(admin: Client, proxy_incident: Incident) -> None:

@@ -41,7 +41,11 @@ def test_every_runbook_has_buttons_without_an_incident(runbook: RunbookCause) ->
 @pytest.mark.parametrize(
     ("index", "changes", "expected"),
     [
-        (AUTH_1, {"auth_1": SILENT}, ("Move agents off auth-1", "/reconnect/?connection=auth&auth=auth-1")),
+        (
+            AUTH_1,
+            {"auth_1": SILENT},
+            ("Reconnect agents of auth-1", "/reconnect/?connection=auth&auth=auth-1"),
+        ),
         (
             AUTH_1,
             {"auth_1": SILENT, "auth_2": SILENT},
@@ -52,7 +56,7 @@ def test_every_runbook_has_buttons_without_an_incident(runbook: RunbookCause) ->
             {"proxy_1": SILENT, "proxy_2": SILENT},
             ("", "Refloat cannot move the agents of auth-1: none of them has a reachable tunnel."),
         ),
-        (PROXY_1, {"proxy_1": NOT_SERVING}, ("Move agents off proxy-1", "/reconnect/?proxy=proxy-1")),
+        (PROXY_1, {"proxy_1": NOT_SERVING}, ("Reconnect agents of proxy-1", "/reconnect/?proxy=proxy-1")),
         (
             PROXY_1,
             {"proxy_1": SILENT},
@@ -135,7 +139,7 @@ def test_silence_is_about_the_incident_or_the_instance(scope: RemedyScope, expec
 def test_agents_without_one_instance_are_selected_by_a_filter(scope: RemedyScope, query: str) -> None:
     """By version, by the instances that fail, or by state."""
     assert _button(RunbookCause.VERSION, RemedyAction.MOVE_AGENTS, scope) == (
-        "Move affected agents",
+        "Reconnect affected agents",
         f"/reconnect/?{query}",
     )
 
