@@ -12,14 +12,13 @@ from celery.schedules import crontab
 from csp.constants import NONCE, NONE, SELF
 
 from dashboards.config import env
+from fleet.installation import default_home, find_checkout
 from fleet.processes import folders
 from fleet.processes.valkey import running_url
 from fleet.protocol.destination.health import SETTINGS_BY_NAME
 
-BASE_DIR = Path(__file__).resolve().parents[2]
-
 #: Directory with the state of this installation: database, keys, embedded Valkey, logs.
-REFLOAT_HOME = Path(env.text("REFLOAT_HOME") or BASE_DIR / "var").resolve()
+REFLOAT_HOME = Path(env.text("REFLOAT_HOME") or default_home()).resolve()
 #: Prefix of every Redis key and channel; tests choose a random one.
 REFLOAT_PREFIX = env.text("REFLOAT_PREFIX", "refloat")
 #: host:port of initial auths of the cluster `default`; the other auths are discovered from these.
@@ -121,10 +120,12 @@ MIDDLEWARE = [
 ]
 ROOT_URLCONF = "dashboards.urls"
 ASGI_APPLICATION = "dashboards.config.asgi.application"
+#: The templates of a checkout; those of a package are in `dashboards`, an app.
+_CHECKOUT = find_checkout()
 TEMPLATES: list[dict[str, Any]] = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
-        "DIRS": [BASE_DIR / "templates"],
+        "DIRS": [] if _CHECKOUT is None else [_CHECKOUT / "templates"],
         "APP_DIRS": True,
         "OPTIONS": {
             "context_processors": [

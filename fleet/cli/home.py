@@ -6,19 +6,16 @@ from pathlib import Path
 
 import click
 
-import fleet
+from fleet.installation import default_home
 from fleet.nodes.shared.name_options import CLUSTER_NAME
-
-#: The same default as REFLOAT_HOME has in the console's settings.
-_DEFAULT_HOME = Path(fleet.__file__).resolve().parents[1] / "var"
-
 
 home_option = click.option(
     "--home",
     envvar="REFLOAT_HOME",
     type=click.Path(file_okay=False, path_type=Path, resolve_path=True),
-    default=_DEFAULT_HOME,
-    help="Directory of Refloat's state. [env: REFLOAT_HOME; default: var/ of the checkout]",
+    default=default_home,
+    help="Directory of Refloat's state. [env: REFLOAT_HOME; default: var/ of a checkout, else "
+    "~/.local/share/refloat]",
 )
 
 cluster_option = click.option(

@@ -1,4 +1,4 @@
-"""The `refloat` command: local test fleets, and a client of the console's HTTP API. No Django."""
+"""The `refloat` command: the console, local test fleets, and a client of the console's HTTP API. No Django."""
 
 from __future__ import annotations
 
@@ -24,6 +24,12 @@ class _MainGroup(LazyGroup):
 @click.group(
     cls=_MainGroup,
     lazy_commands={
+        "demo": "fleet.cli.server:demo",
+        "serve": "fleet.cli.server:serve",
+        "prepare": "fleet.cli.server:prepare",
+        "user": "fleet.cli.server:user",
+        "token": "fleet.cli.server:token",
+        "completion": "fleet.cli.completion:completion",
         "fleet": "fleet.cli.local.fleet:fleet",
         "summary": "fleet.cli.console:summary",
         "agents": "fleet.cli.console:agents",
@@ -59,7 +65,7 @@ class _MainGroup(LazyGroup):
 )
 @click.version_option(__version__, prog_name="refloat")
 def main() -> None:
-    """Operate a fleet through its console, run local test fleets, and carry TCP over gRPC."""
+    """Run the console, operate a fleet through it, run local test fleets, and carry TCP over gRPC."""
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ def describe_database_error(error: DatabaseError, database: str) -> str:
     text = str(error).partition("\n")[0]
     is_missing_in_postgresql = isinstance(error, ProgrammingError) and "does not exist" in text
     if is_missing_in_postgresql or any(phrase in text for phrase in _MISSING_IN_SQLITE):
-        return f"the database is not prepared ({text}): run `manage.py prepare` first"
+        return f"the database is not prepared ({text}): run `refloat prepare` first"
     if isinstance(error, OperationalError) or any(phrase in text for phrase in _DAMAGED_FILE):
         return f"cannot use the database {database} (DATABASE_URL): {text}"
     return ""

@@ -13,13 +13,13 @@ from typing import Any
 
 from channels.layers import get_channel_layer
 from django.conf import settings
-from django.core.management.base import BaseCommand
 from typing_extensions import override
 
 from fleet.alerts.alerting_loops import AlertingProcess
 from fleet.alerts.channels.deadman import DeadmanSwitch
 from fleet.alerts.evaluator import Evaluator, LiveUpdate
 from fleet.changes.policies import desired_state, matrix
+from fleet.management.base_command import ConsoleCommand
 from fleet.monitoring.events import IncidentsChanged
 from fleet.monitoring.publish import publish
 from fleet.monitoring.state import StateUnavailableError
@@ -31,7 +31,7 @@ from fleet.monitoring.views import InstanceView
 logger = logging.getLogger(__name__)
 
 
-class Command(BaseCommand):
+class Command(ConsoleCommand):
     """Evaluate the alert rules of every cluster, and send the notifications of the outbox."""
 
     requires_system_checks = ()  # `prepare` and `console` run the checks; running them again imports every page

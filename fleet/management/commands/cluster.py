@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 from django.utils import timezone
 from typing_extensions import override
 
 from fleet.audit import shell_actor_of, write_entry
+from fleet.management.base_command import ConsoleCommand
 from fleet.models.clusters import Cluster
 from fleet.vocabulary.actions import AuditAction, AuditOutcome
 
@@ -16,7 +17,7 @@ _YES_NO = {"yes": True, "no": False}
 _LABELS = {"production": "production", "review_required": "review required"}
 
 
-class Command(BaseCommand):
+class Command(ConsoleCommand):
     """Manage clusters without the console."""
 
     help = "List clusters, and set how changes to a cluster are confirmed and reviewed."

@@ -7,15 +7,16 @@ from collections.abc import Callable
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import CommandParser
 from django.db import connection
 from typing_extensions import override
 
 from fleet.management import startup_checks
+from fleet.management.base_command import ConsoleCommand
 from fleet.management.console_processes import ConsoleRun, exit_on_error, make_timestamped_writer
 
 
-class Command(BaseCommand):
+class Command(ConsoleCommand):
     """Run the console: migrations, web server, workers, scheduler, alerting, and Valkey unless REDIS_URL is set."""
 
     help = "Run the console: migrations, web server, workers, scheduler, alerting, and Valkey unless REDIS_URL is set."

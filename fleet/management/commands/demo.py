@@ -12,12 +12,13 @@ from pathlib import Path
 from subprocess import Popen
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import CommandParser
 from django.db import connection
 from typing_extensions import override
 
 from fleet.management import demo_account, demo_incidents, startup_checks
 from fleet.management.arguments import make_integer_parser, validate_announce_ttl
+from fleet.management.base_command import ConsoleCommand
 from fleet.management.commands.console import add_console_arguments, console_run_of
 from fleet.management.console_processes import STAGE_FLEET, ConsoleRun, exit_on_error, make_timestamped_writer
 from fleet.management.demo_account import DemoAccount
@@ -51,7 +52,7 @@ _AGENT_LABELS = (
 _AGENT_VERSIONS = (*("18.2.1",) * 6, *("18.2.0",) * 3, "17.5.4")
 
 
-class Command(BaseCommand):
+class Command(ConsoleCommand):
     """Run the console with a local test fleet."""
 
     help = "Run the console and a local test fleet of real auths, proxies and agents on this machine."

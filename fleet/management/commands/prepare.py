@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.core.management.base import BaseCommand
 from typing_extensions import override
 
 from fleet.management import startup_checks
+from fleet.management.base_command import ConsoleCommand
 from fleet.management.console_processes import exit_on_error
 
 
-class Command(BaseCommand):
+class Command(ConsoleCommand):
     """Check the settings, migrate the database, and create the default cluster."""
 
     help = "Check the settings, migrate the database, and create the default cluster."

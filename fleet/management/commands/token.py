@@ -7,17 +7,18 @@ from datetime import timedelta
 from typing import Any
 
 from django.contrib.auth.models import User
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 from django.utils import timezone
 from typing_extensions import override
 
 from fleet import tokens
 from fleet.audit import shell_actor_of
+from fleet.management.base_command import ConsoleCommand
 from fleet.models.access import Permission, has_permission
 from fleet.models.tokens import ApiToken
 
 
-class Command(BaseCommand):
+class Command(ConsoleCommand):
     """Manage API tokens without the console."""
 
     help = "Create, list and revoke API tokens."

@@ -10,16 +10,17 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 from django.utils import timezone
 from typing_extensions import override
 
 from fleet.audit import shell_actor_of, write_entry
+from fleet.management.base_command import ConsoleCommand
 from fleet.models.access import ROLES, ClusterLimit, end_sessions, set_role
 from fleet.vocabulary.actions import AuditAction, AuditOutcome
 
 
-class Command(BaseCommand):
+class Command(ConsoleCommand):
     """Manage users without the console."""
 
     help = "Create users, assign roles, disable and enable users."

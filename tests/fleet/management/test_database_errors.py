@@ -7,7 +7,7 @@ from django.db.utils import DatabaseError, IntegrityError, OperationalError, Pro
 
 from fleet.management.database_errors import describe_database_error
 
-PREPARE = "run `manage.py prepare` first"
+PREPARE = "run `refloat prepare` first"
 
 
 @pytest.mark.parametrize(

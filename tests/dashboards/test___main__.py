@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.meta.house import ROOT
+
+
+def _run(program: list[str], home: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "REFLOAT_HOME": home, "PYTHONPATH": str(ROOT), **environment}
+    return subprocess.run(
+        [sys.executable, *program], env=env, cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
+
+
+def test_wrong_setting_is_one_line_and_code_2(tmp_path: Path) -> None:
+    """With `manage.py`, too."""
+    for program in (["-m", "dashboards", "prepare"], ["manage.py", "prepare"]):
+        process = _run(program, str(tmp_path), DATABASE_URL="nonsense")
+        assert process.returncode == 2
+        assert process.stderr.startswith("refloat: DATABASE_URL is invalid")
+        assert process.stderr.count("\n") == 1
+
+
+def test_database_that_is_not_prepared_says_what_to_run(tmp_path: Path) -> None:
+    process = _run(["-m", "dashboards", "user", "list"], str(tmp_path))
+    assert process.returncode == 2
+    assert "run `refloat prepare` first" in process.stderr

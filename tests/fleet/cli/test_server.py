@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.meta.house import ROOT
+
+
+def _run(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "fleet.cli", *arguments],
+        cwd=home,
+        env={**os.environ, "REFLOAT_HOME": str(home / "state"), "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+@pytest.mark.parametrize("name", ["demo", "serve", "prepare", "user", "token"])
+def test_help_shows_the_options_of_the_command(tmp_path: Path, name: str) -> None:
+    """Under the name that was typed, without those of every Django command."""
+    process = _run(tmp_path, name, "--help")
+    assert process.stdout.startswith(f"Usage: refloat {name} [-h]"), process
+    assert "--settings" not in process.stdout
+    assert "Traceback" not in process.stdout
+
+
+def test_arguments_and_exit_code_are_those_of_the_command(tmp_path: Path) -> None:
+    """A new database, a user in it, and errors with code 2."""
+    assert _run(tmp_path, "prepare").returncode == 0
+    created = _run(tmp_path, "user", "create", "ada", "--role", "operator")
+    assert created.returncode == 0, created
+    assert "ada" in _run(tmp_path, "user", "list").stdout
+    refused = _run(tmp_path, "serve", "--port", "many")
+    assert refused.returncode == 2
+    assert "refloat serve: error: argument --port: invalid int value: 'many'" in refused.stderr

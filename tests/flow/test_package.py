@@ -1,0 +1,138 @@
+"""The wheel, in an empty environment outside the checkout: the demo and the console serve their pages."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from fleet.processes import children
+from fleet.processes.valkey import find_free_port
+from tests.fakes.waiting import eventually_sync
+from tests.meta.house import ROOT
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+_UV = [sys.executable, "-m", "uv"]
+_PATIENCE = 180.0
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, made from the source archive, so that both are complete."""
+    folder = tmp_path_factory.mktemp("dist")
+    subprocess.run([*_UV, "build", "--quiet", "--out-dir", str(folder), str(ROOT)], check=True, timeout=300)
+    (path,) = folder.glob("*.whl")
+    return path
+
+
+@pytest.fixture(scope="module", params=["unpinned", "pinned"])
+def environment(
+    request: pytest.FixtureRequest, wheel: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """The `bin` folder of an environment with nothing but the wheel and what it needs."""
+    folder = tmp_path_factory.mktemp(request.param)
+    constraints = ["--constraints", str(ROOT / "constraints.txt")] if request.param == "pinned" else []
+    subprocess.run(
+        [*_UV, "venv", "--quiet", "--python", sys.executable, str(folder)], check=True, timeout=120
+    )
+    subprocess.run(
+        [*_UV, "pip", "install", "--quiet", "--python", str(folder / "bin/python"), *constraints, str(wheel)],
+        check=True,
+        timeout=600,
+    )
+    return folder / "bin"
+
+
+@contextmanager
+def _running(environment: Path, home: Path, *arguments: str) -> Iterator[Path]:
+    """Run `refloat` in a folder without code; yield its output."""
+    env = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("REFLOAT", "PYTHON", "DJANGO"))
+    }
+    env |= {"XDG_DATA_HOME": str(home), "PATH": f"{environment}{os.pathsep}{os.environ['PATH']}"}
+    home.mkdir(exist_ok=True)
+    with (home / "output").open("wb") as output:
+        process = children.spawn(
+            [str(environment / "refloat"), *arguments], env=env, log=output, cwd=str(home)
+        )
+    try:
+        yield home / "output"
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(timeout=60)
+
+
+def _read(url: str) -> str:
+    try:
+        with urllib.request.urlopen(url, timeout=5) as response:
+            return str(response.read().decode())
+    except OSError:
+        return ""
+
+
+def test_demo_serves_its_page_outside_a_checkout(environment: Path, tmp_path: Path) -> None:
+    """With its state in the data folder of the user."""
+    state = tmp_path / "data" / "refloat"
+    with _running(
+        environment, tmp_path / "data", "demo", "--port", str(find_free_port()), "--agents", "20"
+    ) as output:
+        eventually_sync(lambda: (state / "demo.json").exists(), seconds=_PATIENCE)
+        demo = json.loads((state / "demo.json").read_text())
+        sign_in = _read(f"{demo['url']}accounts/login/")
+        assert "<title>" in sign_in, output.read_text()
+        styles = re.findall(r'href="(/static/[^"]+\.css)"', sign_in)
+        assert styles
+        assert all(_read(demo["url"].rstrip("/") + style) for style in styles)
+        headers = {"Authorization": f"Bearer {demo['token']}"}
+        request = urllib.request.Request(f"{demo['url']}api/v1/fleet/summary", headers=headers)
+
+        def are_healthy() -> bool:
+            with urllib.request.urlopen(request, timeout=5) as response:
+                return bool(json.loads(response.read())["counts"].get("healthy") == 20)
+
+        eventually_sync(are_healthy, seconds=_PATIENCE)
+
+
+def test_console_serves_its_page_outside_a_checkout(environment: Path, tmp_path: Path) -> None:
+    """Without a fleet."""
+    port = find_free_port()
+    with _running(environment, tmp_path / "data", "serve", "--port", str(port)) as output:
+        eventually_sync(
+            lambda: "<title>" in _read(f"http://127.0.0.1:{port}/accounts/login/"), seconds=_PATIENCE
+        )
+        assert f"serving http://127.0.0.1:{port}/" in output.read_text()
+    assert (tmp_path / "data" / "refloat" / "refloat.sqlite3").exists()
+
+
+def test_wheel_runs_without_being_installed(wheel: Path) -> None:
+    """By `uvx`, in an environment that is thrown away."""
+    process = subprocess.run(
+        [
+            *_UV,
+            "tool",
+            "run",
+            "--quiet",
+            "--python",
+            sys.executable,
+            "--from",
+            str(wheel),
+            "refloat",
+            "--version",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert re.fullmatch(r"refloat, version \S+\n", process.stdout), process
