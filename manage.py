@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 
-from dashboards.__main__ import main
+from dashboards.config.program import main
 
 if __name__ == "__main__":
     main(sys.argv)

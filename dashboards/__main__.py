@@ -1,37 +1,10 @@
-"""The commands of the console: Django's, and Refloat's own. `manage.py` and `refloat` run them."""
+"""`python -m dashboards COMMAND`: the commands of the console, as `refloat` runs them."""
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Sequence
 
-
-def main(argv: Sequence[str]) -> None:
-    """Run a command. Exits with 2 and one line if a setting or the database is wrong."""
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboards.config.settings")
-    # numpy reads it when it is imported. No code here multiplies matrices, and the console forks a process, which must
-    # have one thread (docs/decisions/0008-copies-of-one-process.md).
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    from django.core.management import execute_from_command_line
-    from django.db import connection
-    from django.db.utils import DatabaseError
-
-    from dashboards.config.env import SettingError
-    from fleet.management.database_errors import describe_database_error
-
-    try:
-        execute_from_command_line(list(argv))
-    except SettingError as error:
-        sys.stderr.write(f"refloat: {error}\n")
-        sys.exit(2)
-    except DatabaseError as error:
-        sentence = describe_database_error(error, str(connection.settings_dict["NAME"]))
-        if not sentence:
-            raise
-        sys.stderr.write(f"refloat: {sentence}\n")
-        sys.exit(2)
-
+from dashboards.config.program import main
 
 if __name__ == "__main__":
     main(["refloat", *sys.argv[1:]])

@@ -24,12 +24,12 @@ class _MainGroup(LazyGroup):
 @click.group(
     cls=_MainGroup,
     lazy_commands={
-        "demo": "fleet.cli.server:demo",
-        "serve": "fleet.cli.server:serve",
-        "prepare": "fleet.cli.server:prepare",
-        "user": "fleet.cli.server:user",
-        "token": "fleet.cli.server:token",
-        "completion": "fleet.cli.completion:completion",
+        "demo": "fleet.cli.program.server:demo",
+        "serve": "fleet.cli.program.server:serve",
+        "prepare": "fleet.cli.program.server:prepare",
+        "user": "fleet.cli.program.server:user",
+        "token": "fleet.cli.program.server:token",
+        "completion": "fleet.cli.program.completion:completion",
         "fleet": "fleet.cli.local.fleet:fleet",
         "summary": "fleet.cli.console:summary",
         "agents": "fleet.cli.console:agents",

@@ -54,7 +54,7 @@ def environment(
 
 
 @contextmanager
-def _running(environment: Path, home: Path, *arguments: str) -> Iterator[Path]:
+def _run_refloat(environment: Path, home: Path, *arguments: str) -> Iterator[Path]:
     """Run `refloat` in a folder without code; yield its output."""
     env = {
         name: value
@@ -85,7 +85,7 @@ def _read(url: str) -> str:
 def test_demo_serves_its_page_outside_a_checkout(environment: Path, tmp_path: Path) -> None:
     """With its state in the data folder of the user."""
     state = tmp_path / "data" / "refloat"
-    with _running(
+    with _run_refloat(
         environment, tmp_path / "data", "demo", "--port", str(find_free_port()), "--agents", "20"
     ) as output:
         eventually_sync(lambda: (state / "demo.json").exists(), seconds=_PATIENCE)
@@ -108,7 +108,7 @@ def test_demo_serves_its_page_outside_a_checkout(environment: Path, tmp_path: Pa
 def test_console_serves_its_page_outside_a_checkout(environment: Path, tmp_path: Path) -> None:
     """Without a fleet."""
     port = find_free_port()
-    with _running(environment, tmp_path / "data", "serve", "--port", str(port)) as output:
+    with _run_refloat(environment, tmp_path / "data", "serve", "--port", str(port)) as output:
         eventually_sync(
             lambda: "<title>" in _read(f"http://127.0.0.1:{port}/accounts/login/"), seconds=_PATIENCE
         )

@@ -21,6 +21,7 @@ EXEMPT = {
         "tests/dashboards/changes/views/test_changes.py and tests/dashboards/changes/views/test_networking.py"
     ),
     "dashboards/apps.py": "names the app",
+    "dashboards/__main__.py": "two lines; tests/dashboards/config/test_program.py runs it",
     "dashboards/shared/pages.py": "tests/dashboards/test_pages.py opens every page through it",
     "dashboards/system/metrics_token.py": "tests/dashboards/test_api_v1.py asks with good, bad and no tokens",
     "dashboards/config/asgi.py": "wires routing to middlewares; tests/flow/test_demo.py serves it",

@@ -33,9 +33,9 @@ def test_help_shows_the_options_of_the_command(tmp_path: Path, name: str) -> Non
 def test_arguments_and_exit_code_are_those_of_the_command(tmp_path: Path) -> None:
     """A new database, a user in it, and errors with code 2."""
     assert _run(tmp_path, "prepare").returncode == 0
-    created = _run(tmp_path, "user", "create", "ada", "--role", "operator")
-    assert created.returncode == 0, created
+    creation = _run(tmp_path, "user", "create", "ada", "--role", "operator")
+    assert creation.returncode == 0, created
     assert "ada" in _run(tmp_path, "user", "list").stdout
-    refused = _run(tmp_path, "serve", "--port", "many")
-    assert refused.returncode == 2
-    assert "refloat serve: error: argument --port: invalid int value: 'many'" in refused.stderr
+    refusal = _run(tmp_path, "serve", "--port", "many")
+    assert refusal.returncode == 2
+    assert "refloat serve: error: argument --port: invalid int value: 'many'" in refusal.stderr
