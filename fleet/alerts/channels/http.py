@@ -79,6 +79,20 @@ def check_channel_url(url: str) -> None:
         )
 
 
+def check_written_address(url: str) -> None:
+    """Require that a host that is written as an IP address is public. Raises PrivateAddressError.
+
+    This finds mistakes while a channel is set up. Names may resolve to another address later: `post` checks those.
+    """
+    host = parse_host(url)
+    try:
+        is_private = not is_public(host.strip("[]"))
+    except ValueError:
+        is_private = host.lower() == "localhost"
+    if is_private:
+        raise _make_private_address_error(host)
+
+
 def require_public_host(host: str) -> None:
     """Resolve a host. Raises PrivateAddressError if any of its addresses is not public, SendError if it has none."""
     try:

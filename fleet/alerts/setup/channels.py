@@ -12,6 +12,7 @@ from django.db import transaction
 
 from fleet.alerts import setup_actions
 from fleet.alerts.channels import SendError
+from fleet.alerts.channels.http import check_channel_url, check_written_address
 from fleet.alerts.channels.kind import ChannelKind
 from fleet.alerts.channels.registry import CHANNEL_KINDS
 from fleet.alerts.digest import DigestPeriod
@@ -61,6 +62,8 @@ def merge_values(
         try:
             if entered_values[field.key]:
                 field.check(entered_values[field.key])
+                if field.check is check_channel_url and not allow_private:
+                    check_written_address(entered_values[field.key])
         except SendError as error:
             problems[field.key] = format_sentence(str(error))
     return MergedValues(field_values, allow_private, problems)

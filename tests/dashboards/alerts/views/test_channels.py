@@ -200,7 +200,11 @@ def test_permission_for_private_targets_is_for_one_origin(
     config_admin.post(path, inside | {"url": "https://10.0.0.1/other"})
     channel.refresh_from_db()
     assert channel.allow_private
-    config_admin.post(path, inside | edit)
+    refusal = config_admin.post(path, inside | edit).content.decode()
+    assert "is a private or loopback address. Enable “Allow private addresses”" in refusal
+    channel.refresh_from_db()
+    assert (channel.allow_private, unseal(channel.secrets)) == (True, {"url": "https://10.0.0.1/other"})
+    config_admin.post(path, inside | {"url": "https://example.com/hook"})
     channel.refresh_from_db()
     assert not channel.allow_private
     client.force_login(person("admin"))

@@ -34,7 +34,7 @@ def test_arguments_and_exit_code_are_those_of_the_command(tmp_path: Path) -> Non
     """A new database, a user in it, and errors with code 2."""
     assert _run(tmp_path, "prepare").returncode == 0
     creation = _run(tmp_path, "user", "create", "ada", "--role", "operator")
-    assert creation.returncode == 0, created
+    assert creation.returncode == 0, creation
     assert "ada" in _run(tmp_path, "user", "list").stdout
     refusal = _run(tmp_path, "serve", "--port", "many")
     assert refusal.returncode == 2
