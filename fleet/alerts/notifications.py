@@ -25,6 +25,12 @@ from fleet.vocabulary.incidents import (
 from fleet.vocabulary.runbooks import RunbookCause, runbook_path_of
 from fleet.vocabulary.verdicts import AFFECTED_STATES, LOST_OR_AT_RISK_STATES, State
 
+#: The outage of an instance, and that of its agents, are named apart if one is longer by so many seconds.
+_MIN_NAMED_DIFFERENCE_SECONDS = 2
+#: Kinds of causes that fail themselves.
+_FAILING_CAUSE_KINDS = frozenset(
+    {CauseKind.BACKEND, CauseKind.REGION, CauseKind.AUTH, CauseKind.GROUP, CauseKind.PROXY}
+)
 #: Labels of links in a text, where the name of the link could be mistaken for another line.
 _LINK_LABELS = {"Agents": "Agent list"}
 
@@ -94,6 +100,8 @@ def _body_lines_of(notification: Notification, links: NotificationLinks) -> list
         f"Opened: {format_utc(incident.opened_at)}, for {duration}.",
     ]
     if notification.kind is NotificationKind.RESOLVED:
+        if incident.affected_until is not None:
+            body_lines.append(f"Recovery: {_describe_past_recovery(incident)}.")
         body_lines.append(f"Resolved: {format_utc(incident.resolved_at or notification.at)}.")
     elif recovery_sentence := _describe_open_recovery(notification):
         body_lines.append(f"Recovery: {recovery_sentence}")
@@ -249,8 +257,7 @@ def _describe_open_recovery(notification: Notification) -> str:
     if incident.affected_count:
         return describe_recovery(incident, notification.at)
     if notification.kind is NotificationKind.SHORT_OUTAGE and incident.recovering_since is not None:
-        subject = "all agents recovered" if incident.peak_count else f"{incident.cause.name} recovered"
-        return f"{subject} at {datetime.fromtimestamp(incident.recovering_since, UTC):%H:%M:%S} UTC."
+        return f"{_describe_past_recovery(incident)}."
     return "no agents are affected now." if incident.peak_count else ""
 
 
@@ -268,15 +275,35 @@ def _format_agent_count(count: int) -> str:
     return f"{count} agent{'s' if count != 1 else ''}"
 
 
+def _describe_past_recovery(incident: Incident) -> str:
+    """Return `all agents recovered at 03:05:21 UTC, after 5 s`; without affected agents the same of the cause."""
+    subject, recovered_at = "all agents", incident.affected_until
+    if recovered_at is None:
+        subject, recovered_at = incident.cause.name, incident.recovering_since or incident.opened_at
+    duration = format_readable(round(recovered_at - incident.opened_at))
+    return (
+        f"{subject} recovered at {datetime.fromtimestamp(recovered_at, UTC):%H:%M:%S} UTC, after {duration}"
+    )
+
+
 def _format_outage_suffix(notification: Notification) -> str:
-    duration = format_readable(round(notification.incident.duration_seconds(notification.at)))
-    return f" - over after {duration}"
+    """Return how long the outage lasted, and the agents if theirs was shorter."""
+    incident = notification.incident
+    duration = round(incident.duration_seconds(notification.at))
+    over_text = f"over after {format_readable(duration)}"
+    agents_until = (
+        duration if incident.affected_until is None else incident.affected_until - incident.opened_at
+    )
+    if duration - agents_until < _MIN_NAMED_DIFFERENCE_SECONDS:
+        return f" - {over_text}"
+    return f" - agents recovered after {format_readable(round(agents_until))}, {over_text}"
 
 
 def _format_recovery_suffix(notification: Notification) -> str:
     incident = notification.incident
     if incident.peak_count and not incident.affected_count:
-        return " - no agents affected now"
+        is_failing = incident.state is IncidentState.FIRING and incident.cause.kind in _FAILING_CAUSE_KINDS
+        return f" - no agents affected now{f', {incident.cause.name} still failing' if is_failing else ''}"
     if incident.is_stuck:
         return " - no automatic recovery" + (" of some agents" if incident.recovers_at is not None else "")
     if incident.recovers_at is None:

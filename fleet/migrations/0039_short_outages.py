@@ -13,6 +13,11 @@ class Migration(migrations.Migration):
     operations = [
         migrations.AddField(
             model_name='incident',
+            name='affected_until',
+            field=fleet.models.moments.SecondsField(blank=True, null=True),
+        ),
+        migrations.AddField(
+            model_name='incident',
             name='short_outage_notified_at',
             field=fleet.models.moments.SecondsField(blank=True, null=True),
         ),

@@ -169,6 +169,8 @@ class Incident:
     peak_count: int = 0
     agent_names: tuple[str, ...] = ()
     recovers_at: float | None = None
+    #: Time at which the last affected agents had recovered; None while agents are affected, and if none were.
+    affected_until: float | None = None
     is_stuck: bool = False
     summary: str = ""
     #: Worst severity while firing, and summary at the peak, which the resolved incident shows.

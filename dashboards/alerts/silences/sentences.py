@@ -66,8 +66,10 @@ def read_receivers(rows: Collection[Incident]) -> Receivers:
     deliveries = Delivery.objects.filter(incident__cluster__in={row.cluster_id for row in rows}).exclude(
         incident__state=IncidentState.RESOLVED.value
     )
-    columns = deliveries.order_by().values_list(
-        "incident_id", "channel__name", "channel__kind", "channel__send_resolved"
+    columns = (
+        deliveries.exclude(sent_at=None)
+        .order_by()
+        .values_list("incident_id", "channel__name", "channel__kind", "channel__send_resolved")
     )
     channels = {
         (name, kind, sends_resolved)

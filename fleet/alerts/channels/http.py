@@ -193,6 +193,15 @@ async def _post(
             return ReceiverResponse(response.status, response_body, retry_after_seconds)
     except TimeoutError as error:
         raise SendError(f"no response within {TIMEOUT_SECONDS:g} s") from error
+    except aiohttp.ClientConnectorDNSError as error:
+        raise SendError(
+            f"host {error.host} could not be resolved. Check the address, and the DNS of the console's machine"
+        ) from error
+    except aiohttp.ClientConnectorCertificateError as error:
+        raise SendError(f"the certificate of {error.host} is not valid: {error.certificate_error}") from error
+    except aiohttp.ClientConnectorError as error:
+        reason = error.os_error.strerror or str(error.os_error)
+        raise SendError(f"cannot connect to {error.host}:{error.port}: {reason}") from error
     except (aiohttp.ClientError, OSError, ValueError) as error:
         raise SendError(f"{type(error).__name__}: {error}") from error
 

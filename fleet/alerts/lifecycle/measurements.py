@@ -83,6 +83,7 @@ def with_measurements(
         "peak_count": max(incident.peak_count, finding.affected_count),
         "agent_names": finding.agent_names or incident.agent_names,
         "recovers_at": finding.recovers_at,
+        "affected_until": affected_until_of(incident, finding.affected_count, evaluation_context.now),
         "is_stuck": finding.is_stuck,
         "summary": summary,
         "agent_sets": tuple(sorted(finding.agent_sets.union(incident.agent_sets))),
@@ -95,9 +96,16 @@ def with_measurements(
 #: The fields that `with_measurements` compares, in its order, because copying an unchanged incident is the slowest
 #: step.
 _measurements_of = attrgetter(
-    *("severity", "affected_count", "peak_count", "agent_names", "recovers_at", "is_stuck", "summary"),
-    "agent_sets",
+    *("severity", "affected_count", "peak_count", "agent_names", "recovers_at", "affected_until"),
+    *("is_stuck", "summary", "agent_sets"),
 )
+
+
+def affected_until_of(incident: Incident, affected_count: int, now: float) -> float | None:
+    """Return when the last agents had recovered, given the number of affected agents now; None if not yet."""
+    if affected_count:
+        return None
+    return now if incident.affected_count else incident.affected_until
 
 
 def _with_worst_state(incident: Incident, mark: RuleMark, finding: Finding) -> Incident:

@@ -10,6 +10,7 @@ from fleet.alerts.inhibition import INHIBITION_GRACE_SECONDS
 from fleet.alerts.lifecycle.context import DELETED_RULE, EvaluationContext
 from fleet.alerts.lifecycle.measurements import (
     TREND_STEP_SECONDS,
+    affected_until_of,
     is_settled,
     with_marks,
     with_measurements,
@@ -134,6 +135,7 @@ def _advance_open(
             recovering_since=now,
             flap_times=append_flap_time(incident.flap_times, now),
             affected_count=0,
+            affected_until=affected_until_of(incident, 0, now),
             recovers_at=None,
             summary=_describe_past(incident, evaluation_context),
         )

@@ -8,7 +8,7 @@ from fleet.alerts.facts import AffectedGroup, ClusterFacts, SickInstance
 from fleet.alerts.lifecycle.context import EvaluationContext
 from fleet.alerts.lifecycle.notification_plan import find_due_notification
 from fleet.alerts.matchers import parse_matchers
-from fleet.alerts.notifications import subject_of
+from fleet.alerts.notifications import NotificationLinks, subject_of, text_of
 from fleet.alerts.rules import DEFAULT_RULES
 from fleet.alerts.silences import Silence
 from fleet.vocabulary.incidents import Cause, CauseKind, IncidentState, NotificationKind, Severity
@@ -216,6 +216,26 @@ def test_outage_that_is_over_before_its_first_notification_is_one_notification()
     assert subject_of(notification) == "OVER default: 113 agents were stranded (proxy-1) - over after 13 s"
     assert (notification.incident.severity, notification.incident.peak_count) == (Severity.CRITICAL, 113)
     assert [incident.state for incident in simulation.fired_incidents.values()] == [IncidentState.RESOLVED]
+
+
+def test_agents_that_recover_before_their_proxy_are_said_to_be_stranded_for_a_shorter_time() -> None:
+    """The duration of an incident is that of its cause: 5 s without agents are not 17 s."""
+    simulation = AlertSimulation()
+    simulation.run(5, stranded_facts(50))
+    simulation.run(12, replace(stranded_facts(0), affected_groups=()))
+    simulation.run(30, healthy_facts())
+    ((_, notification),) = simulation.notifications
+    assert subject_of(notification) == (
+        "OVER default: 50 agents were stranded (proxy-1) - agents recovered after 5 s, over after 17 s"
+    )
+    simulation.run(20, stranded_facts(50))
+    assert simulation.incidents[PROXY.key].affected_until is None
+    simulation.run(600, healthy_facts())
+    resolution = simulation.notifications[-1][1]
+    lines = text_of(resolution, NotificationLinks()).splitlines()
+    assert [line for line in lines if line.startswith("Recovery")] == [
+        "Recovery: all agents recovered at 13:47:48 UTC, after 1 min 7 s."
+    ]
 
 
 def test_outage_that_returns_after_it_was_said_to_be_over_is_notified_at_once() -> None:

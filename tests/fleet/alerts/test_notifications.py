@@ -64,7 +64,7 @@ def test_notification_without_affected_agents_names_the_previous_ones() -> None:
     )
     assert (
         subject_of(without_affected)
-        == "CRIT default: 207 agents were stranded (proxy-1) - no agents affected now"
+        == "CRIT default: 207 agents were stranded (proxy-1) - no agents affected now, proxy-1 still failing"
     )
     lines = text_of(without_affected, NotificationLinks()).splitlines()
     assert lines[2] == "Affected: 0 agents now, peak 207."

@@ -57,8 +57,13 @@ async function request(url, options = {}) {
 
 /** Go to a page; also if it is this one, which then shows the message of the action. */
 function goTo(url) {
-  if (url.pathname === location.pathname && url.search === location.search && url.origin === location.origin) location.reload();
-  else location.assign(url);
+  if (url.pathname === location.pathname && url.search === location.search && url.origin === location.origin) {
+    // A reload keeps the old fragment, which names another part of the page.
+    history.replaceState(history.state, "", url);
+    location.reload();
+  } else {
+    location.assign(url);
+  }
 }
 
 /** Return the content of a page for the dialog, or null if the page has none: {title, body, isWide}. */

@@ -138,6 +138,7 @@ def test_refused_connection_is_a_temporary_error() -> None:
         with pytest.raises(SendError) as error_info:
             post(f"http://127.0.0.1:{port_holder.getsockname()[1]}/", b"", {}, allow_private=True)
     assert not error_info.value.permanent
+    assert "cannot connect to 127.0.0.1:" in str(error_info.value)
 
 
 @pytest.mark.parametrize(
