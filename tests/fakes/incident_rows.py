@@ -140,7 +140,7 @@ def write_copy(incident: Incident, taken_at: float) -> None:
 
 def _write_channels() -> Channel:
     """Write two channels and a route with an escalation and quiet hours, and return the channel of the root route."""
-    if (existing_hook := Channel.objects.filter(name="ops").first()) is not None:
+    if (existing_hook := Channel.objects.filter(name="ops", cluster="").first()) is not None:
         return existing_hook
     hook = Channel.objects.create(
         name="ops", kind="webhook", config={"url": "https://hooks.example.com/T0/secret"}
