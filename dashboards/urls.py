@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver, include, path
 
+from dashboards.access import setup
 from dashboards.access import views as tokens
 from dashboards.alerts.views import (
     channels,
@@ -125,6 +126,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     *_page_routes(""),
     path("c/<slug:cluster>/", include(_page_routes("-of-cluster"))),
     path("tokens/", tokens.tokens, name="tokens"),
+    path("setup/<str:token>/", setup.set_up, name="setup"),
     path("api/v1/", api.urls),
     path("healthz", system.healthz, name="healthz"),
     path("readyz", system.readyz, name="readyz"),

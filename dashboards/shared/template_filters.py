@@ -1,11 +1,13 @@
-"""Filters of all templates."""
+"""Filters and tags of all templates."""
 
 from __future__ import annotations
 
 import math
 
 from django import template
+from django.db import DatabaseError
 
+from fleet import first_run
 from fleet.protocol.durations import format_readable
 from fleet.vocabulary import error_texts
 
@@ -65,3 +67,12 @@ def error_summary(text: str | None) -> str:
 def error_details(text: str | None) -> str:
     """Return the original text, capped, if `error_summary` shortens it; otherwise nothing."""
     return error_texts.error_details(text or "")
+
+
+@register.simple_tag
+def needs_administrator() -> bool:
+    """Return whether there are no users; no if the database does not say."""
+    try:
+        return first_run.needs_administrator()
+    except DatabaseError:
+        return False

@@ -113,6 +113,10 @@ def test_console_serves_its_page_outside_a_checkout(environment: Path, tmp_path:
             lambda: "<title>" in _read(f"http://127.0.0.1:{port}/accounts/login/"), seconds=_PATIENCE
         )
         assert f"serving http://127.0.0.1:{port}/" in output.read_text()
+        eventually_sync(lambda: "/setup/" in output.read_text(), seconds=_PATIENCE)
+        link = re.search(r"http://\S+/setup/\S+/", output.read_text())
+        assert link is not None
+        assert "Create the first administrator" in _read(link[0])
     assert (tmp_path / "data" / "refloat" / "refloat.sqlite3").exists()
 
 

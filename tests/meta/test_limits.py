@@ -125,6 +125,7 @@ def _page_bodies(name: str, owner: str, ids: Ids) -> list[dict[str, Any]]:
         "reconnect-forecast": [{"q": "agent"}],
         "change": [{"do": do, "reason": _REASON} for do in ("confirm", "approve", "cancel", "undo", "pause")],
         "change-abort": [{}],
+        "setup": [{"username": "mine", "password": "x", "password_again": "y"}],
         "tokens": [{"revoke": ids.get("token", 0)}],
     }
     return by_name[name]

@@ -52,6 +52,8 @@ _PAGES_ONLY: Mapping[str, str] = {
     # Retries a failed notification.
     "channels": "the delivery log",
     "tokens": "API tokens",
+    # There is no user yet, so nobody has a token.
+    "setup": "the first administrator",
 }
 
 

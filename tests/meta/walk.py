@@ -43,6 +43,7 @@ VALUES: Mapping[str, str] = {
     "uidb36": "1",
     "key": "x",
     "pk": "1",
+    "token": "x",
 }
 #: Without repeats: an address with two operations stands in the URL patterns under both names.
 ROUTES = sorted(

@@ -11,9 +11,11 @@ from django.core.management.base import CommandParser
 from django.db import connection
 from typing_extensions import override
 
+from fleet import first_run
 from fleet.management import startup_checks
 from fleet.management.base_command import ConsoleCommand
 from fleet.management.console_processes import ConsoleRun, exit_on_error, make_timestamped_writer
+from fleet.protocol.durations import format_readable
 
 
 class Command(ConsoleCommand):
@@ -32,12 +34,21 @@ class Command(ConsoleCommand):
         write_line = make_timestamped_writer(sys.stdout)
         with exit_on_error(), console_run_of(options, write_line) as run:
             startup_checks.prepare_database()
+            needs_administrator = first_run.needs_administrator()
             connection.close()  # this process runs long and does not use the database again
             run.start({})
             run.await_web()
             write_line(f"serving {run.url} (Ctrl-C stops everything; logs: {run.supervisor.logs})")
+            if needs_administrator:
+                write_line(_describe_setup_link(settings.REFLOAT_PUBLIC_URL or run.url))
             run.watch()
             write_line("stopping")
+
+
+def _describe_setup_link(url: str) -> str:
+    link = f"{url.rstrip('/')}/setup/{first_run.create_setup_token()}/"
+    lifetime = format_readable(first_run.LINK_LIFETIME.total_seconds())
+    return f"there are no users yet: create the first administrator within {lifetime} at {link}"
 
 
 def console_run_of(options: dict[str, Any], write_line: Callable[[str], None]) -> ConsoleRun:

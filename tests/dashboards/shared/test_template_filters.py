@@ -5,7 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
-from django.template import engines
+from django.contrib.auth.models import User
+from django.db import DatabaseError
+from django.template import Context, Template, engines
+
+from fleet import first_run
 
 
 @pytest.mark.parametrize(
@@ -75,3 +79,21 @@ def test_original_of_an_error_is_capped() -> None:
     """A library may write kilobytes."""
     html = engines["django"].get_template("_error.html").render({"text": _REFUSED + "!" * 5000})
     assert 300 < len(html) < 600
+
+
+def _render() -> str:
+    return Template("{% needs_administrator as is_new %}{% if is_new %}new{% endif %}").render(Context())
+
+
+@pytest.mark.django_db
+def test_installation_without_users_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A database that does not respond must not replace the page by an error."""
+    assert _render() == "new"
+    User.objects.create_user("ada")
+    assert _render() == ""
+
+    def fail() -> bool:
+        raise DatabaseError
+
+    monkeypatch.setattr(first_run, "needs_administrator", fail)
+    assert _render() == ""
