@@ -5,19 +5,27 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+#: Names of the variables that were read, and of the files that may hold a secret instead.
+_names_read: set[str] = set()
+
 
 class SettingError(Exception):
     """An invalid setting; the message names it and says how to fix it."""
 
 
+def setting_names() -> frozenset[str]:
+    """Return the names of all variables that were read until now: after the settings are loaded, all settings."""
+    return frozenset(_names_read)
+
+
 def text(name: str, default: str = "") -> str:
     """Return the variable `name`; `default` if it is unset."""
-    return os.environ.get(name, default)
+    return _read(name, default) or ""
 
 
 def switch(name: str, *, default: bool = False) -> bool:
     """Return a boolean, written as `true` or `false`. Raises SettingError."""
-    raw_value = os.environ.get(name)
+    raw_value = _read(name)
     if raw_value is None or raw_value == "":
         return default
     if raw_value.lower() not in {"true", "false"}:
@@ -27,7 +35,7 @@ def switch(name: str, *, default: bool = False) -> bool:
 
 def seconds(name: str, default: float) -> float:
     """Return a positive number of seconds. Raises SettingError."""
-    raw_value = os.environ.get(name)
+    raw_value = _read(name)
     if raw_value is None or raw_value == "":
         return default
     try:
@@ -41,7 +49,7 @@ def seconds(name: str, default: float) -> float:
 
 def integer(name: str, default: int) -> int:
     """Return an integer that is not negative. Raises SettingError."""
-    raw_value = os.environ.get(name)
+    raw_value = _read(name)
     if raw_value is None or raw_value == "":
         return default
     if not (raw_value.isascii() and raw_value.isdigit() and len(raw_value) < 10):
@@ -51,12 +59,12 @@ def integer(name: str, default: int) -> int:
 
 def string_list(name: str) -> list[str]:
     """Return the items of a comma-separated list, without empty ones."""
-    return [entry.strip() for entry in os.environ.get(name, "").split(",") if entry.strip()]
+    return [entry.strip() for entry in (_read(name) or "").split(",") if entry.strip()]
 
 
 def choice(name: str, default: str, choices: tuple[str, ...]) -> str:
     """Return one of the `choices` values. Raises SettingError."""
-    raw_value = os.environ.get(name) or default
+    raw_value = _read(name) or default
     if raw_value not in choices:
         raise SettingError(f"{name}={raw_value!r} is not one of: {', '.join(choices)}")
     return raw_value
@@ -75,7 +83,7 @@ def pairs(name: str) -> tuple[tuple[str, str], ...]:
 
 def secret(name: str) -> str | None:
     """Return a secret from NAME, or from the file in NAME_FILE; None if neither is set. Raises SettingError."""
-    path = os.environ.get(f"{name}_FILE")
+    raw_value, path = _read(name), _read(f"{name}_FILE")
     if path:
         try:
             content = Path(path).read_text(encoding="utf-8").strip()
@@ -87,4 +95,9 @@ def secret(name: str) -> str | None:
             # An empty file is an error: there is no fallback for a file that was set explicitly.
             raise SettingError(f"{name}_FILE={path!r} is empty")
         return content
-    return os.environ.get(name) or None
+    return raw_value or None
+
+
+def _read(name: str, default: str | None = None) -> str | None:
+    _names_read.add(name)
+    return os.environ.get(name, default)

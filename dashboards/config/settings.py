@@ -391,3 +391,8 @@ LOGGING = {
         "django": {"handlers": [], "level": "WARNING", "propagate": True},
     },
 }
+
+#: Names of all settings, with those of files that may hold a secret instead.
+REFLOAT_SETTING_NAMES = env.setting_names()
+#: Problems of settings that are replaced by their default values, for `refloat doctor`; empty for all other programs.
+REFLOAT_SETTING_ERRORS: tuple[str, ...] = ()

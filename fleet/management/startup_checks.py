@@ -27,20 +27,20 @@ class PrepareError(Exception):
 
 def check_settings() -> None:
     """Raise PrepareError with all problems that Django's system checks find in the settings."""
-    # Checks of URLs test the code, not the settings, and import every page, which takes a second.
-    settings_checks = (
-        check for check in checks.registry.registry.get_checks() if checks.Tags.urls not in check.tags
-    )
-    errors = [
-        message
-        for check in settings_checks
-        for message in check(app_configs=None, databases=None)
-        if message.is_serious()
-    ]
+    errors = [message for message in run_setting_checks() if message.is_serious()]
     if errors:
         raise PrepareError(
             "; ".join(f"{message.msg}{f' ({message.hint})' if message.hint else ''}" for message in errors)
         )
+
+
+def run_setting_checks() -> list[checks.CheckMessage]:
+    """Return the errors and warnings of Django's system checks of the settings."""
+    # Checks of URLs test the code, not the settings, and import every page, which takes a second.
+    settings_checks = (
+        check for check in checks.registry.registry.get_checks() if checks.Tags.urls not in check.tags
+    )
+    return [message for check in settings_checks for message in check(app_configs=None, databases=None)]
 
 
 def check_port(host: str, port: int) -> None:

@@ -101,3 +101,14 @@ def test_text_and_secret_unset(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert env.text("REFLOAT_X", "word") == "word"
     assert env.secret("REFLOAT_X") is None
+
+
+def test_names_of_settings_are_those_that_were_read() -> None:
+    """Those of secrets with the file that may hold them."""
+    env.secret("REFLOAT_SECRET_OF_A_TEST")
+
+    assert {
+        "REFLOAT_SECRET_OF_A_TEST",
+        "REFLOAT_SECRET_OF_A_TEST_FILE",
+        "DATABASE_URL",
+    } <= env.setting_names()

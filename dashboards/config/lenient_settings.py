@@ -1,0 +1,68 @@
+"""Settings for `refloat doctor`: invalid values are replaced by their defaults and reported, and nothing is created."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import secrets
+from pathlib import Path
+
+from dashboards.config.env import SettingError
+from fleet.installation import default_home
+
+_MODULE = "dashboards.config.settings"
+_KEY = "REFLOAT_SECRET_KEY"
+#: The variable that a message of SettingError begins with.
+_VARIABLE = re.compile(r"[A-Z][A-Z_]+")
+
+
+def load_settings() -> None:
+    """Load the settings, and set REFLOAT_SETTING_ERRORS to the problems of those that cannot be read.
+
+    The environment stays unchanged. Raises SettingError if the settings cannot be loaded with defaults, either.
+    """
+    original_environment = dict(os.environ)
+    error_texts: list[str] = []
+    try:
+        _avoid_new_key()
+        while True:
+            try:
+                module = importlib.import_module(_MODULE)
+                break
+            except SettingError as error:
+                error_texts.append(str(error))
+                # A module that could not be imported leaves no trace, so the next import starts over.
+                _replace_invalid_variable(error)
+        vars(module)["REFLOAT_SETTING_ERRORS"] = tuple(error_texts)
+    finally:
+        os.environ.clear()
+        os.environ.update(original_environment)
+
+
+def _avoid_new_key() -> None:
+    """Use a temporary key where the settings would create REFLOAT_HOME and its key.
+
+    This command changes nothing; and its user may not be that of the console, which then could not read the key.
+    """
+    home = Path(os.environ.get("REFLOAT_HOME") or default_home())
+    is_configured = os.environ.get(_KEY) or os.environ.get(f"{_KEY}_FILE")
+    if not is_configured and not (home / "secret_key").exists():
+        os.environ[_KEY] = secrets.token_urlsafe(64)
+
+
+def _replace_invalid_variable(error: SettingError) -> None:
+    """Remove the variable that an error names from the environment. Raises the error if that cannot help."""
+    variable = _VARIABLE.match(str(error))
+    name = variable[0] if variable else ""
+    if name in {"", "REFLOAT_HOME"}:
+        # The key file cannot be read. REFLOAT_HOME stays, because another folder is another installation.
+        if _KEY in os.environ:
+            raise error
+        os.environ[_KEY] = secrets.token_urlsafe(64)
+        return
+    if name not in os.environ:
+        raise error
+    del os.environ[name]
+    if name == f"{_KEY}_FILE":
+        os.environ.setdefault(_KEY, secrets.token_urlsafe(64))
