@@ -27,6 +27,7 @@ class _MainGroup(LazyGroup):
         "demo": "fleet.cli.program.server:demo",
         "serve": "fleet.cli.program.server:serve",
         "prepare": "fleet.cli.program.server:prepare",
+        "doctor": "fleet.cli.program.server:doctor",
         "user": "fleet.cli.program.server:user",
         "token": "fleet.cli.program.server:token",
         "completion": "fleet.cli.program.completion:completion",

@@ -41,6 +41,26 @@ def test_processes_of_the_fleet_are_listed(whole_demo: Demo) -> None:
     assert all(row["pid"] for row in rows)
 
 
+def test_doctor_finds_no_error(whole_demo: Demo) -> None:
+    """Neither in the files, nor in the services, nor in the processes."""
+    kept_environment = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    process = subprocess.run(
+        [sys.executable, "-m", "fleet.cli", "doctor", "--json"],
+        cwd=ROOT,
+        env={**kept_environment, "REFLOAT_HOME": str(whole_demo.home)},
+        capture_output=True,
+        text=True,
+        timeout=180,
+    )
+    assert process.returncode in {0, 1}, process.stderr
+    findings = json.loads(process.stdout)["findings"]
+
+    assert [finding for finding in findings if finding["verdict"] == "error"] == []
+    assert {"polling-rounds", "worker-actions", "scheduler", "alerting", "redis-clock"} <= {
+        finding["name"] for finding in findings if finding["verdict"] != "skipped"
+    }
+
+
 def test_frozen_proxy_strands_agents_until_resumed(whole_demo: Demo) -> None:
     """Its agents are stranded within seconds, with a reason that names the proxy; after the resume they recover."""
     whole_demo.fleet("freeze", "proxy-1")

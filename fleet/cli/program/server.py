@@ -1,4 +1,4 @@
-"""The commands of the console's own machine: demo, serve, prepare, user, token. They run in a process of their own.
+"""The commands of the console's own machine, such as serve and user. They run in a process of their own.
 
 This process has no Django: its place is taken by the console's.
 """
@@ -40,5 +40,6 @@ def _create_command(name: str, summary: str) -> click.Command:
 demo = _create_command("demo", "Run the console and a local test fleet.")
 serve = _create_command("serve", "Run the console: web server, workers, alerting.")
 prepare = _create_command("prepare", "Prepare the database for this version.")
+doctor = _create_command("doctor", "Check this installation and say what to do.")
 user = _create_command("user", "Create users and change their roles.")
 token = _create_command("token", "Create, list and revoke API tokens.")
