@@ -6,7 +6,9 @@ import importlib
 import os
 import re
 import secrets
+import sys
 from pathlib import Path
+from types import ModuleType
 
 from dashboards.config.env import SettingError
 from fleet.installation import default_home
@@ -29,6 +31,7 @@ def load_settings() -> None:
         while True:
             try:
                 module = importlib.import_module(_MODULE)
+                _check_driver(module)
                 break
             except SettingError as error:
                 error_texts.append(str(error))
@@ -49,6 +52,21 @@ def _avoid_new_key() -> None:
     is_configured = os.environ.get(_KEY) or os.environ.get(f"{_KEY}_FILE")
     if not is_configured and not (home / "secret_key").exists():
         os.environ[_KEY] = secrets.token_urlsafe(64)
+
+
+def _check_driver(module: ModuleType) -> None:
+    """Raise SettingError if the driver of the database is not installed: Django could not even load the models."""
+    if not module.DATABASES["default"]["ENGINE"].endswith("postgresql"):
+        return
+    try:
+        importlib.import_module("psycopg")
+    except ImportError as error:
+        del sys.modules[_MODULE]
+        name = "DATABASE_URL_FILE" if os.environ.get("DATABASE_URL_FILE") else "DATABASE_URL"
+        raise SettingError(
+            f"{name} names a PostgreSQL database, but its driver is not installed ({error}): "
+            "run `pip install 'refloat[postgres]'`"
+        ) from error
 
 
 def _replace_invalid_variable(error: SettingError) -> None:

@@ -24,6 +24,7 @@ from fleet.processes import valkey
 from fleet.transport import certificate_authority
 from fleet.vocabulary.verdicts import State
 from tests.fakes import record
+from tests.flow.postgres import postgresql
 from tests.meta.house import ROOT
 
 _SECRET = "s3same-0pen"
@@ -200,6 +201,39 @@ def test_installation_that_was_never_prepared(tmp_path: Path) -> None:
     assert _SECRET not in process.stdout + process.stderr
     assert "Traceback" not in process.stderr
     assert not installation.home.exists()
+
+
+def test_driver_of_the_database_is_missing(installation: Installation) -> None:
+    """As after an installation without the extra `postgres`."""
+    folder = installation.home.parent / "packages"
+    folder.mkdir()
+    for name in ("psycopg", "psycopg2"):
+        (folder / f"{name}.py").write_text("raise ImportError('absent')\n")
+    installation.environment = {
+        "PYTHONPATH": f"{folder}:{ROOT}",
+        "DATABASE_URL": "postgres://ada@127.0.0.1:1/refloat",
+    }
+
+    (finding,) = installation.find()["setting-values"]
+
+    assert "its driver is not installed" in finding["summary"]
+    assert "refloat[postgres]" in finding["summary"]
+
+
+@pytest.mark.slow
+def test_postgresql(tmp_path: Path) -> None:
+    """Prepared, and after it was stopped."""
+    with postgresql() as url:
+        installation = Installation(tmp_path / "home", {"DATABASE_URL": url})
+        assert installation.run("prepare").returncode == 0
+        process = installation.run("doctor")
+        assert "ok       database-migrations" in process.stdout
+        assert (
+            "ok       database-clock: The clocks of this machine and of the database agree." in process.stdout
+        )
+
+    (finding,) = installation.find()["database-connection"]
+    assert "Start the database" in finding["remedy"]
 
 
 def test_bundle_has_no_secrets(installation: Installation, own_valkey: valkey.Valkey) -> None:

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
-from django.core.exceptions import ImproperlyConfigured
-from django.db import DatabaseError, NotSupportedError, OperationalError, connection
+from django.db import (
+    DEFAULT_DB_ALIAS,
+    DatabaseError,
+    NotSupportedError,
+    OperationalError,
+    connection,
+    connections,
+)
 from django.db.migrations.executor import MigrationExecutor
 
 from fleet.management.database_errors import describe_database_error
@@ -36,8 +44,9 @@ class MigrationFacts:
 
 def sqlite_file() -> Path | None:
     """Return the file of the database; None for other databases and for those in memory."""
-    name = str(connection.settings_dict["NAME"])
-    is_sqlite = str(connection.settings_dict["ENGINE"]).endswith("sqlite3")
+    configuration = _configuration()
+    name = str(configuration["NAME"])
+    is_sqlite = str(configuration["ENGINE"]).endswith("sqlite3")
     return Path(name) if is_sqlite and not name.startswith("file:") and name != ":memory:" else None
 
 
@@ -48,37 +57,34 @@ def check_database() -> Iterator[CheckFinding]:
         # Opening it would create it.
         yield error("database-connection", f"The database {file} does not exist.", "Run `refloat prepare`.")
         return
-    name = str(connection.settings_dict["NAME"])
+    name = str(_configuration()["NAME"])
     try:
-        _limit_wait()
-        connection.ensure_connection()
-        _limit_statements()
-        yield ok("database-connection", f"The database {name} is reachable.")
-        yield check_version(
-            connection.display_name,
-            connection.get_database_version(),
-            connection.features.minimum_database_version or (),
-        )
-        if connection.vendor == "sqlite":
-            integrity_finding = _check_sqlite_integrity()
-            yield integrity_finding
-            if integrity_finding.remedy:
-                return
-        yield from check_migrations(_read_migrations())
+        with _limited_waiting():
+            yield from _check_reachable_database(name)
     except NotSupportedError as problem:
         yield error(
             "database-version",
             f"The version of the database is too old: {str(problem).rstrip('.')}.",
             "Upgrade the database.",
         )
-    except ImproperlyConfigured as problem:
-        yield error(
-            "database-connection",
-            f"The driver of the database is missing: {_first_line(problem)}.",
-            "Install it: `pip install 'refloat[postgres]'`.",
-        )
     except DatabaseError as problem:
         yield describe_failure(problem, name)
+
+
+def _check_reachable_database(name: str) -> Iterator[CheckFinding]:
+    connection.ensure_connection()
+    yield ok("database-connection", f"The database {name} is reachable.")
+    yield check_version(
+        connection.display_name,
+        connection.get_database_version(),
+        connection.features.minimum_database_version or (),
+    )
+    if connection.vendor == "sqlite":
+        integrity_finding = _check_sqlite_integrity()
+        yield integrity_finding
+        if integrity_finding.remedy:
+            return
+    yield from check_migrations(_read_migrations())
 
 
 def describe_failure(problem: DatabaseError, name: str) -> CheckFinding:
@@ -141,19 +147,28 @@ def read_database_time() -> datetime | None:
     return moment
 
 
-def _limit_wait() -> None:
-    options = connection.settings_dict.setdefault("OPTIONS", {})
+def _configuration() -> dict[str, Any]:
+    """Return the settings of the database, without opening it."""
+    configuration: dict[str, Any] = connections.settings[DEFAULT_DB_ALIAS]
+    return configuration
+
+
+@contextlib.contextmanager
+def _limited_waiting() -> Iterator[None]:
+    """Let connecting and each statement take at most the timeout. The connection is as before afterwards."""
+    options = _configuration().setdefault("OPTIONS", {})
+    original_options = dict(options)
+    seconds = round(CHECK_TIMEOUT_SECONDS)
     if connection.vendor == "postgresql":
-        options["connect_timeout"] = round(CHECK_TIMEOUT_SECONDS)
-
-
-def _limit_statements() -> None:
-    milliseconds = round(CHECK_TIMEOUT_SECONDS * 1000)
-    with connection.cursor() as cursor:
-        if connection.vendor == "postgresql":
-            cursor.execute(f"SET statement_timeout = {milliseconds}")
-        elif connection.vendor == "sqlite":
-            cursor.execute(f"PRAGMA busy_timeout = {milliseconds}")
+        options["connect_timeout"] = seconds
+        options["options"] = f"{options.get('options', '')} -c statement_timeout={seconds * 1000}"
+    elif connection.vendor == "sqlite":
+        options["timeout"] = seconds
+    try:
+        yield
+    finally:
+        options.clear()
+        options.update(original_options)
 
 
 def _check_sqlite_integrity() -> CheckFinding:

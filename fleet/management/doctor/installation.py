@@ -110,12 +110,11 @@ def _read_channel_secrets() -> Iterator[str]:
 
 def _describe_database() -> str:
     try:
-        version = (
-            ".".join(map(str, connection.get_database_version())) if connection.connection else "unknown"
-        )
-    except Error:
-        version = "unknown"
-    return f"{connection.vendor} {version}"
+        if connection.connection is None:
+            return f"{connection.vendor}, not connected"
+        return f"{connection.vendor} {'.'.join(map(str, connection.get_database_version()))}"
+    except Error as problem:
+        return f"unknown ({type(problem).__name__})"
 
 
 def _read_text(path: Path) -> str:
