@@ -135,16 +135,14 @@ def describe_risk(
 
 def _describe_proxy_risk(risk: RolloutRisk) -> str:
     if not risk.proxy_agent_count:
-        return (
-            "No agent is at risk: each also has a tunnel to a proxy that does not restart at the same time."
-        )
+        return "No agent loses its last tunnel: each also has one to a proxy that does not restart at the same time."
     agents = "agent has" if risk.proxy_agent_count == 1 else "agents have"
     sentence = (
         f"At most about {risk.proxy_agent_count:,} {agents} tunnels only to proxies that restart at the same time, and "
         "are at risk until they are connected to another proxy. "
     )
     if not risk.unreachable_count:
-        return f"{sentence}None becomes unreachable: agents connect to another proxy before they leave."
+        return f"{sentence}None loses its last tunnel: agents connect to another proxy before they leave."
     return (
         f"{sentence}{risk.unreachable_count:,} become unreachable during the restart, because no other proxy accepts "
         "tunnels."

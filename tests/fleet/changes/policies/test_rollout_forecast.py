@@ -120,8 +120,21 @@ def test_sentences_state_risk_and_user_connections() -> None:
     )
     assert "No other auth accepts connections" in auth_sentence
     no_risk, user_connections = describe_risk(RolloutRisk(), 2, proxies)
-    assert no_risk.startswith("No agent is at risk")
+    assert no_risk.startswith("No agent loses its last tunnel")
     assert "open for up to 2 s after it advised its agents" in user_connections
     assert "its own drain time" in describe_risk(RolloutRisk(), 0, proxies)[1]
-    assert "None becomes unreachable" in describe_risk(RolloutRisk(proxy_agent_count=9), 2, proxies)[0]
+    assert "None loses its last tunnel" in describe_risk(RolloutRisk(proxy_agent_count=9), 2, proxies)[0]
     assert "9 become unreachable during the restart" in describe_risk(RolloutRisk(9, 0, 9), 2, proxies)[0]
+
+
+@pytest.mark.parametrize("proxy_agent_count", [0, 9])
+def test_sentence_about_proxies_agrees_with_that_about_auths(proxy_agent_count: int) -> None:
+    """Restarts of auths put agents at risk, and can make them unreachable, although their tunnels stay."""
+    kinds = [InstanceKind.AUTH, InstanceKind.PROXY]
+    risk = RolloutRisk(proxy_agent_count, auth_agent_count=150, unregistered_count=150)
+    proxy_sentence, auth_sentence, _ = describe_risk(risk, 2, kinds)
+    assert "at risk" in auth_sentence
+    assert "become unreachable" in auth_sentence
+    assert "No agent is at risk" not in proxy_sentence
+    assert "None becomes unreachable" not in proxy_sentence
+    assert "last tunnel" in proxy_sentence
