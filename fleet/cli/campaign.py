@@ -163,6 +163,8 @@ def _add_action_command(action: str, help_: str) -> None:
     @prints_response(plan_and_confirm.format_progress)
     def command(console: api.ConsoleClient, cluster: str, change_id: int) -> Any:
         progress = console.get(f"/changes/{change_id}/progress", cluster=cluster)
+        if action == "resume" and (warning := progress.get("resume_warning")):
+            click.echo(warning, err=True)
         return plan_and_confirm.post_action(console, cluster, progress, "actions", {"action": action})
 
 

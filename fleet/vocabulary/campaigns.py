@@ -134,6 +134,11 @@ class CampaignCounts:
         return self.succeeded_count + self.failed_count + self.skipped_count
 
     @property
+    def attempted_count(self) -> int:
+        """The number of agents that succeeded or failed."""
+        return self.succeeded_count + self.failed_count
+
+    @property
     def unfinished_count(self) -> int:
         """The number of agents that have no result yet."""
         return self.total_count - self.finished_count
@@ -188,8 +193,14 @@ def decide_admission(
     elapsed_seconds: float,
     canaries_finished_at: float | None,
     now: float,
+    canaries_time_out_at: float | None = None,
+    resumed_by: str = "",
 ) -> Admission:
-    """Return how many agents a campaign may select now. `elapsed_seconds`: seconds since the previous step."""
+    """Return how many agents a campaign may select now. `elapsed_seconds`: seconds since the previous step.
+
+    `canaries_time_out_at`: when the last canary in progress times out; `resumed_by`: the user who resumed the campaign
+    after a canary had failed.
+    """
     if not is_in_window(settings, now):
         return Admission(
             0,
@@ -203,18 +214,18 @@ def decide_admission(
     if started_count < settings.canary_size:
         return Admission(min(settings.canary_size - started_count, counts.pending_count), 0.0)
     if settings.canary_size and canaries_finished_at is None:
-        return Admission(
-            0, 0.0, f"{_describe_first_agents(started_count)} must succeed before the others move"
+        timeout = (
+            "" if canaries_time_out_at is None else f" (timeout at {format_clock_time(canaries_time_out_at)})"
         )
+        return Admission(0, 0.0, f"waiting for {_describe_first_agents(started_count)}{timeout}")
     if (
         settings.canary_size
         and canaries_finished_at is not None
         and now - canaries_finished_at < settings.soak_seconds
     ):
         follow_at = format_clock_time(canaries_finished_at + settings.soak_seconds)
-        return Admission(
-            0, 0.0, f"{_describe_first_agents(started_count)} succeeded; the others follow at {follow_at}"
-        )
+        result = _describe_canary_result(counts, started_count, resumed_by)
+        return Admission(0, 0.0, f"{result}; the others follow at {follow_at}")
     per_second = settings.rate_per_minute / 60
     credit = min(credit + max(elapsed_seconds, 0.0) * per_second, max(1.0, per_second * _BURST_SECONDS))
     agent_count = min(int(credit), counts.pending_count)
@@ -225,6 +236,15 @@ def _describe_first_agents(canary_count: int) -> str:
     return "the first agent" if canary_count == 1 else f"the first {canary_count:,} agents"
 
 
+def _describe_canary_result(counts: CampaignCounts, canary_count: int, resumed_by: str) -> str:
+    """Return how the canaries fared; after a failure, the campaign only continues because somebody resumed it."""
+    if not counts.failed_count:
+        return f"{_describe_first_agents(canary_count)} succeeded"
+    share = "" if canary_count == 1 else f"{counts.failed_count:,} of "
+    result = f"{share}{_describe_first_agents(canary_count)} failed"
+    return f"{result}; resumed by {resumed_by}" if resumed_by else result
+
+
 def find_abort_reason(
     counts: CampaignCounts, settings: CampaignSettings, *, stranded_count: int, initial_stranded_count: int
 ) -> str:
@@ -232,16 +252,44 @@ def find_abort_reason(
     stranded_rise = stranded_count - initial_stranded_count
     if stranded_rise >= settings.stranded_threshold:
         return f"{stranded_rise:,} more agents are stranded than at the start ({initial_stranded_count:,})"
-    attempted_count = counts.succeeded_count + counts.failed_count
-    if (
-        attempted_count >= min(_MIN_ATTEMPTED_COUNT, counts.total_count - counts.skipped_count)
-        and counts.failed_count * 100 > settings.failure_threshold_percent * attempted_count
+    if counts.attempted_count >= _first_checked_count_of(counts) and _exceeds_threshold(
+        counts, settings, counts.attempted_count
     ):
         return (
-            f"{counts.failed_count:,} of {attempted_count:,} agents failed: more than the threshold of "
+            f"{counts.failed_count:,} of {counts.attempted_count:,} agents failed: more than the threshold of "
             f"{settings.failure_threshold_percent} %"
         )
     return ""
+
+
+def describe_resume_risk(counts: CampaignCounts, settings: CampaignSettings) -> str:
+    """Return that a paused campaign will abort soon after it is resumed, as a sentence; empty if that is open.
+
+    It will if too many agents have failed already, also if all others succeed until the threshold is first checked.
+    """
+    checked_count = max(_first_checked_count_of(counts), counts.attempted_count)
+    if not _exceeds_threshold(counts, settings, checked_count):
+        return ""
+    noun = "agent" if counts.attempted_count == 1 else "agents"
+    percent = settings.failure_threshold_percent
+    sentence = (
+        f"{counts.failed_count:,} of {counts.attempted_count:,} {noun} failed, more than the failure threshold of "
+        f"{percent} %: after you resume it, the campaign aborts as soon as {checked_count:,} agents have a result"
+    )
+    # Many results can arrive at once, so that the first check sees more of them.
+    if not _exceeds_threshold(counts, settings, counts.total_count - counts.skipped_count):
+        sentence += f", unless at most {percent} % of them failed"
+    return f"{sentence}."
+
+
+def _first_checked_count_of(counts: CampaignCounts) -> int:
+    """Return the number of results from which the failure threshold is checked."""
+    return min(_MIN_ATTEMPTED_COUNT, counts.total_count - counts.skipped_count)
+
+
+def _exceeds_threshold(counts: CampaignCounts, settings: CampaignSettings, attempted_count: int) -> bool:
+    """Return whether the failures until now are too many of `attempted_count` results."""
+    return counts.failed_count * 100 > settings.failure_threshold_percent * attempted_count
 
 
 def describe_result(counts: CampaignCounts, main_skip_reason: str) -> str:
@@ -259,6 +307,13 @@ def have_canaries_succeeded(counts: CampaignCounts, settings: CampaignSettings) 
         and counts.failed_count == 0
         and (counts.succeeded_count >= settings.canary_size or counts.pending_count == 0)
     )
+
+
+def is_waiting_for_canaries(
+    counts: CampaignCounts, settings: CampaignSettings, canaries_finished_at: float | None
+) -> bool:
+    """Return whether only canaries are in progress: nobody knows when the others follow."""
+    return canaries_finished_at is None and counts.active_count > 0 and _have_others_to_wait(counts, settings)
 
 
 def estimate_remaining_seconds(

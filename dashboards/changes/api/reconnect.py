@@ -132,9 +132,11 @@ class ChangeProgressResponse(Schema):
     skipped_count: int | None = None
     """Campaigns and rollouts: number of skipped agents or instances; otherwise null."""
     eta_seconds: float | None = None
-    """Campaigns: estimated seconds to the end; otherwise null."""
+    """Campaigns: estimated seconds to the end; null while only canaries are in progress, and otherwise."""
     waiting_for: str = ""
     """Campaigns and rollouts: why no further agent or instance starts now; empty otherwise."""
+    resume_warning: str = ""
+    """Paused campaigns: that the campaign will abort soon after it is resumed, and why; empty otherwise."""
 
 
 class CampaignAgentItem(Schema):

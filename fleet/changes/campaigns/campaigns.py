@@ -224,17 +224,24 @@ def _delete_expired_plan_agents(cluster: str, now: datetime) -> None:
 def progress_of(change: Change, now: float) -> dict[str, Any]:
     """Return the progress of a campaign, for the page and the API."""
     counts, settings = counts_of(change), settings_of(change)
+    canaries_finished_at = change.progress.get("canaries_finished_at")
+    has_estimate = change.state == ChangeState.RUNNING and not campaigns.is_waiting_for_canaries(
+        counts, settings, canaries_finished_at
+    )
     return {
         **asdict(counts),
         "total_count": counts.total_count,
         "finished_count": counts.finished_count,
         "percent": 100 * counts.finished_count // max(counts.total_count, 1),
         "eta_seconds": campaigns.estimate_remaining_seconds(
-            counts, settings, canaries_finished_at=change.progress.get("canaries_finished_at"), now=now
+            counts, settings, canaries_finished_at=canaries_finished_at, now=now
         )
-        if change.state == ChangeState.RUNNING
+        if has_estimate
         else None,
         "waiting_for": str(change.progress.get("waiting_for", ""))
         if change.state == ChangeState.RUNNING
+        else "",
+        "resume_warning": campaigns.describe_resume_risk(counts, settings)
+        if change.state == ChangeState.PAUSED
         else "",
     }

@@ -23,7 +23,8 @@ from fleet.vocabulary.changes import EXCLUSIVE_STATES, ChangeState
 def _resume(change: Change, actor: RequestActor, now: datetime) -> Change:
     """Resume a campaign, also after a canary failed. Raises WrongStateError."""
     # In `parameters`, because the step that a worker is making writes `progress` when it ends.
-    waiver = {"canaries_waived": True} if campaigns.counts_of(change).failed_count else {}
+    has_failures = campaigns.counts_of(change).failed_count > 0
+    waiver = {"canaries_waived": True, "resumed_by": actor.identity.name} if has_failures else {}
     return engine.transition(
         change, ChangeState.RUNNING, now, actor, parameters={**change.parameters, **waiver}
     )

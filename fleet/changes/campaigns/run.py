@@ -10,7 +10,8 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 
-from django.db.models import QuerySet
+from django.db.models import Max, QuerySet
+from django.db.models.functions import Coalesce
 from typing_extensions import override
 
 from fleet import lease
@@ -217,6 +218,8 @@ class CampaignStepper:
             elapsed_seconds=self.now - float(self.progress.get("stepped_at", self.now)),
             canaries_finished_at=self.progress.get("canaries_finished_at"),
             now=self.now,
+            canaries_time_out_at=self._find_canary_timeout(),
+            resumed_by=str(self.change.parameters.get("resumed_by", "")),
         )
         self.progress["credit"] = admission.credit
         if not admission.agent_count:
@@ -264,6 +267,16 @@ class CampaignStepper:
             f"concurrency limit reached: {self.settings.concurrency} agents in progress per "
             f"{self.strategy.kind_to_leave}"
         )
+
+    def _find_canary_timeout(self) -> float | None:
+        """Return when the last canary in progress times out; None when there is none."""
+        if not self.settings.canary_size or self.progress.get("canaries_finished_at") is not None:
+            return None
+        states = [state.value for state in campaign_rules.ACTIVE_STATES]
+        last_request_at = self.change.campaign_agents.filter(state__in=states).aggregate(
+            at=Max(Coalesce("requested_at", "due_at"))
+        )["at"]
+        return None if last_request_at is None else last_request_at + self.settings.timeout_seconds
 
     def _count_free_slots(self) -> dict[str, int]:
         free_slots: dict[str, int] = defaultdict(lambda: self.settings.concurrency)

@@ -113,6 +113,15 @@ def test_status_and_actions(console: FakeConsole) -> None:
         assert console.posts[-1][2]["If-Match"] == '"7-4"'
 
 
+def test_resume_warns_of_the_failure_threshold(console: FakeConsole) -> None:
+    """Pausing needs no warning."""
+    path = "/api/v1/changes/7/progress"
+    status, progress = console.responses[path]
+    console.responses[path] = (status, {**progress, "resume_warning": "5 of 5 agents failed."})
+    assert "5 of 5 agents failed." in _run(console, "resume", "7").output
+    assert "5 of 5 agents failed." not in _run(console, "pause", "7").output
+
+
 def test_start_without_target_agents_names_the_flags(console: FakeConsole) -> None:
     """Nothing is sent."""
     outcome = _run(console, "start", "--setting", "rate_per_minute=60")

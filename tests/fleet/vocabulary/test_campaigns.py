@@ -71,29 +71,78 @@ def test_admission_by_rate_and_canaries() -> None:
 
 
 @pytest.mark.parametrize(
-    ("counts", "canaries_finished_at", "wait_reason"),
+    ("counts", "canary_size", "canaries_finished_at", "wait_reason"),
     [
-        (
-            CampaignCounts(pending_count=8, in_progress_count=2), None,
-            "the first 2 agents must succeed before the others move",
-        ),
-        (CampaignCounts(pending_count=8, succeeded_count=2), 95.0,
+        (CampaignCounts(pending_count=8, in_progress_count=2), 2, None,
+         "waiting for the first 2 agents (timeout at 00:02:30 UTC)"),
+        (CampaignCounts(pending_count=8, in_progress_count=1), 1, None,
+         "waiting for the first agent (timeout at 00:02:30 UTC)"),
+        (CampaignCounts(pending_count=8, succeeded_count=2), 2, 95.0,
          "the first 2 agents succeeded; the others follow at 00:01:45 UTC"),
+        (CampaignCounts(pending_count=8, succeeded_count=1, failed_count=1), 2, 95.0,
+         "1 of the first 2 agents failed; resumed by demo; the others follow at 00:01:45 UTC"),
+        (CampaignCounts(pending_count=8, failed_count=1), 1, 95.0,
+         "the first agent failed; resumed by demo; the others follow at 00:01:45 UTC"),
     ],
 )  # fmt: skip
 def test_wait_after_the_first_agents_has_its_end(
-    counts: CampaignCounts, canaries_finished_at: float | None, wait_reason: str
+    counts: CampaignCounts, canary_size: int, canaries_finished_at: float | None, wait_reason: str
 ) -> None:
     """In words that need no knowledge of the settings."""
     admission = campaigns.decide_admission(
         counts,
-        CampaignSettings(canary_size=2, soak_seconds=10),
+        CampaignSettings(canary_size=canary_size, soak_seconds=10),
         credit=0.0,
         elapsed_seconds=1.0,
         canaries_finished_at=canaries_finished_at,
         now=100.0,
+        canaries_time_out_at=150.0,
+        resumed_by="demo",
     )
     assert admission.wait_reason == wait_reason
+
+
+@pytest.mark.parametrize(
+    ("counts", "percent", "warning"),
+    [
+        (CampaignCounts(pending_count=61, failed_count=5), 2,
+         ("5 of 5 agents failed, more than the failure threshold of 2 %: after you resume it, the campaign aborts as "
+         "soon as 20 agents have a result.")),
+        (CampaignCounts(pending_count=495, succeeded_count=4, failed_count=1), 2,
+         ("1 of 5 agents failed, more than the failure threshold of 2 %: after you resume it, the campaign aborts as "
+         "soon as 20 agents have a result, unless at most 2 % of them failed.")),
+        (CampaignCounts(pending_count=2, failed_count=1, skipped_count=9), 2,
+         ("1 of 1 agent failed, more than the failure threshold of 2 %: after you resume it, the campaign aborts as "
+         "soon as 3 agents have a result.")),
+        (CampaignCounts(pending_count=61, failed_count=5), 25, ""),
+        (CampaignCounts(pending_count=61, succeeded_count=5), 0, ""),
+        (CampaignCounts(pending_count=400, succeeded_count=98, failed_count=2), 2, ""),
+    ],
+)  # fmt: skip
+def test_resume_warns_of_the_failure_threshold(counts: CampaignCounts, percent: int, warning: str) -> None:
+    """Only if the campaign aborts at the first check even though all agents until then succeed."""
+    settings = CampaignSettings(failure_threshold_percent=percent)
+    assert campaigns.describe_resume_risk(counts, settings) == warning
+
+
+@pytest.mark.parametrize(
+    ("counts", "canary_size", "canaries_finished_at", "is_waiting"),
+    [
+        (CampaignCounts(pending_count=61, in_progress_count=5), 5, None, True),
+        (CampaignCounts(pending_count=61, scheduled_count=1, succeeded_count=4), 5, None, True),
+        (CampaignCounts(pending_count=66), 5, None, False),
+        (CampaignCounts(pending_count=61, succeeded_count=5), 5, 90.0, False),
+        (CampaignCounts(pending_count=60, in_progress_count=1, succeeded_count=5), 5, 90.0, False),
+        (CampaignCounts(in_progress_count=3), 5, None, False),
+        (CampaignCounts(pending_count=61, in_progress_count=5), 0, None, False),
+    ],
+)
+def test_nobody_knows_when_canaries_are_through(
+    counts: CampaignCounts, canary_size: int, canaries_finished_at: float | None, is_waiting: bool
+) -> None:
+    """While they are in progress and others wait for them."""
+    settings = CampaignSettings(canary_size=canary_size)
+    assert campaigns.is_waiting_for_canaries(counts, settings, canaries_finished_at) is is_waiting
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,17 @@ def test_from_filter_to_result(page: Client) -> None:
     )
 
 
+def test_resume_warns_of_the_failure_threshold(page: Client) -> None:
+    """Beside its button, and only while the campaign is paused."""
+    page.post("/reconnect/", {"proxy": "proxy-1"})
+    change = Change.objects.get()
+    change.campaign_agents.filter(position=0).update(state="failed")
+    for state, is_warned in (("paused", True), ("running", False)):
+        Change.objects.filter(pk=change.pk).update(state=state, started_at=timezone.now())
+        html = page.get(f"/changes/{change.pk}/").content.decode()
+        assert ("1 of 1 agent failed, more than the failure threshold of 2 %" in html) is is_warned
+
+
 @pytest.mark.parametrize("method", ["get", "post"])
 def test_agents_that_were_selected_in_the_list(page: Client, fake_reader: FakeReader, method: str) -> None:
     """Checked rows and those of other pages of the list are the list of the form; a POST with `show` plans nothing."""

@@ -15,6 +15,7 @@ from fleet.models.actions import CampaignAgent
 from fleet.models.changes import AuditEntry, Change
 from fleet.models.clusters import Cluster
 from fleet.monitoring.views import FleetTable
+from fleet.protocol.durations import format_clock_time
 from fleet.vocabulary.changes import ChangeState
 from tests.fakes.campaign_fleet import CampaignFleet
 from tests.fleet.changes.conftest import NOW, CampaignScenario, actor_of
@@ -254,13 +255,37 @@ def test_resumed_campaign_ignores_the_failed_canary(cluster: Cluster, alice: Use
         rate_per_minute=6000,
         timeout_seconds=5,
         failure_threshold_percent=50,
+        soak_seconds=5,
     )
     campaign.confirm()
     assert campaign.run_until_ended(30).state == ChangeState.PAUSED
     kinds.run_action(campaign.change, "resume", actor_of(alice), campaign.moment)
+    campaign.step()
+    progress = campaigns.progress_of(campaign.change, campaign.now)
+    assert progress["waiting_for"].startswith("1 of the first 3 agents failed; resumed by ")
     assert campaign.run_until_ended().state == ChangeState.VERIFIED
     counts = campaigns.counts_of(campaign.change)
     assert (counts.succeeded_count, counts.failed_count) == (39, 1)
+
+
+def test_campaign_waits_for_its_first_agents_until_their_timeout(cluster: Cluster, alice: User) -> None:
+    """Without an estimate, which would stand still; once they failed, it warns of the failure threshold."""
+    fleet = CampaignFleet.of(40, stubborn_agents={f"agent-{n}" for n in range(40)})
+    campaign = CampaignScenario(cluster, alice, fleet, canary_size=3, jitter_seconds=0, timeout_seconds=20)
+    campaign.confirm()
+    campaign.step(3)
+    progress = campaigns.progress_of(campaign.change, campaign.now)
+    last_request_at = max(row.requested_at or 0.0 for row in campaign.change.campaign_agents.all())
+    assert progress["waiting_for"] == (
+        f"waiting for the first 3 agents (timeout at {format_clock_time(last_request_at + 20)})"
+    )
+    assert (progress["eta_seconds"], progress["resume_warning"]) == (None, "")
+    assert campaign.run_until_ended(60).state == ChangeState.PAUSED
+    warning = campaigns.progress_of(campaign.change, campaign.now)["resume_warning"]
+    assert "the campaign aborts as soon as 20 agents have a result" in warning
+    kinds.run_action(campaign.change, "resume", actor_of(alice), campaign.moment)
+    assert campaign.run_until_ended(200).state == ChangeState.FAILED
+    assert campaigns.counts_of(campaign.change).attempted_count >= 20
 
 
 def test_campaign_fails_if_its_few_agents_all_fail(cluster: Cluster, alice: User) -> None:
