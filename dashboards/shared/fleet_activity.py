@@ -76,7 +76,9 @@ def _read_recoveries(cluster: str, now: float) -> tuple[RecentRecovery, ...]:
     ).order_by("-resolved_at")[:_MAX_RECOVERIES]
     incidents = ((row.pk, store.incident_of(row)) for row in rows)
     return tuple(
-        RecentRecovery(number, summary_of_incident(incident), incident.resolved_at)
+        RecentRecovery(
+            number, summary_of_incident(incident), incident.recovering_since or incident.resolved_at
+        )
         for number, incident in incidents
         if incident.resolved_at is not None
     )

@@ -93,8 +93,8 @@ class RecentRecovery:
     number: int
     #: What it was about, in the past tense, without a full stop.
     summary: str
-    #: Seconds since the epoch.
-    resolved_at: float
+    #: Start of the recovery, seconds since the epoch: the incident is resolved only after it has lasted for minutes.
+    recovered_at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +175,7 @@ def find_restarting_instances(activity: Activity) -> frozenset[str]:
 def describe_recoveries(activity: Activity, now: float) -> str:
     """Return the incidents that ended recently as sentences; empty without any."""
     return " ".join(
-        f"Recovered at {format_since(recovery.resolved_at, now)}: {recovery.summary}."
+        f"Recovered at {format_since(recovery.recovered_at, now)}: {recovery.summary}."
         for recovery in activity.recoveries[:_MAX_RECOVERIES]
     )
 

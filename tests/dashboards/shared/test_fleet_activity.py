@@ -99,7 +99,7 @@ def test_ended_changes_are_recent_for_10_minutes() -> None:
 
 
 def test_resolved_incidents_are_recent_for_10_minutes() -> None:
-    """Those that affected agents; in the past tense, as they were resolved."""
+    """Those that affected agents; in the past tense, since the recovery that their end confirmed."""
     ensure_default_cluster()
     for number, (peak_count, summary) in enumerate(
         [(15, "15 agents were stranded because proxy-2 was not responding."), (0, "proxy-1 was unhealthy.")]
@@ -113,13 +113,15 @@ def test_resolved_incidents_are_recent_for_10_minutes() -> None:
             generation=1,
             state="resolved",
             severity=1,
-            opened_at=NOW - 120,
+            opened_at=NOW - 420,
+            recovering_since=NOW - 360,
             resolved_at=NOW - 60,
             peak_count=peak_count,
             summary=summary,
         )
     (recovery,) = read_activity("default", NOW).recoveries
     assert recovery.summary == "15 agents were stranded because proxy-2 was not responding"
+    assert recovery.recovered_at == NOW - 360
     assert read_activity("default", NOW + RECENT_SECONDS).recoveries == ()
 
 
