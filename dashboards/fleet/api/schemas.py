@@ -105,7 +105,7 @@ class HeadlineItem(Schema):
     causes: list[HeadlineCauseItem]
     """Causes, the one with the most agents first."""
     actions: list[HeadlineActionItem]
-    """Actions that help the agents that are affected now."""
+    """Actions that help the agents that are affected now, or end the failure if they recover automatically."""
     preventions: list[HeadlineActionItem]
     """Actions that only prevent the next failure: agents notice them when they connect."""
     incidents: list[int]

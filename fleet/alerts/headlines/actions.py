@@ -1,4 +1,4 @@
-"""Actions that help the agents that a cause affects now, and those that only prevent the next failure. Pure.
+"""Actions that help the agents of a cause or end its failure, and those that only prevent the next one. Pure.
 
 The buttons of runbooks are these actions, too. docs/explanation/recovery.md has the mechanisms;
 docs/reference/headline.md, "Actions", has the table.
@@ -68,14 +68,14 @@ RECONNECT_MODE = HeadlineAction(
 def select_actions(
     table: FleetTable, cause: ActiveCause | None, recovery_group: CauseAgents | None
 ) -> tuple[HeadlineAction, ...]:
-    """Return what helps the agents of a cause now; nothing if all of them recover automatically.
+    """Return what helps the agents of a cause now; if all of them recover automatically, what ends the failure itself.
 
     `recovery_group`: those of them whose recovery is predicted.
     """
     if cause is None:
         return ()
     if recovery_group is not None and recovery_group.automatic_count == recovery_group.count:
-        return ()
+        return (_repair_instance(cause),) if _is_failing(table, cause.cause) else ()
     affected = _affected_agents_of(table, cause)
     match cause.cause.kind:
         case CauseKind.CLUSTER:
@@ -100,29 +100,12 @@ def select_actions(
             return (_repair_instance(cause),)
 
 
-def select_preventions(
-    table: FleetTable, cause: ActiveCause | None, actions: tuple[HeadlineAction, ...]
-) -> tuple[HeadlineAction, ...]:
-    """Return what prevents that the next failure affects agents, besides the `actions` that help them now.
+def select_preventions(table: FleetTable, cause: ActiveCause | None) -> tuple[HeadlineAction, ...]:
+    """Return what prevents that the next failure affects agents.
 
-    If all agents recover automatically, no action ends the failure itself: then the repair of the instance is here.
     Agents read the policy of their auth connection when they connect, so it does not help those that are stuck now.
     """
-    if cause is None:
-        return ()
-    repairs = () if actions or not _is_failing(table, cause.cause) else (_repair_instance(cause),)
-    return (*repairs, *_select_mode_changes(table, cause))
-
-
-def _is_failing(table: FleetTable, cause: Cause) -> bool:
-    """Return whether the cause is an instance with a fault, which it still has."""
-    return cause.kind in (CauseKind.AUTH, CauseKind.PROXY) and any(
-        view.facts.id == cause.id and view.state in FAULT_STATES for view in table.instances.values()
-    )
-
-
-def _select_mode_changes(table: FleetTable, cause: ActiveCause) -> tuple[HeadlineAction, ...]:
-    if cause.cause.kind is not CauseKind.AUTH:
+    if cause is None or cause.cause.kind is not CauseKind.AUTH:
         return ()
     affected = _affected_agents_of(table, cause)
     modes, flags = table.heartbeats["mode"][affected], table.heartbeats["flags"][affected]
@@ -130,6 +113,13 @@ def _select_mode_changes(table: FleetTable, cause: ActiveCause) -> tuple[Headlin
         (modes == ReconnectMode.RECONNECT) & ((flags & HEALTH_CHECK) == 0)
     )
     return (RECONNECT_MODE,) if keeps_connection.any() else ()
+
+
+def _is_failing(table: FleetTable, cause: Cause) -> bool:
+    """Return whether the cause is an instance with a fault, which it still has."""
+    return cause.kind in (CauseKind.AUTH, CauseKind.PROXY) and any(
+        view.facts.id == cause.id and view.state in FAULT_STATES for view in table.instances.values()
+    )
 
 
 def move_off_auth(name: str) -> HeadlineAction:

@@ -93,7 +93,7 @@ class Headline:
     strands_at: float | None
     #: Causes, the one with the most agents first.
     causes: tuple[HeadlineCause, ...]
-    #: What helps the agents that are affected now.
+    #: What helps the agents that are affected now, or ends the failure if they recover automatically.
     actions: tuple[HeadlineAction, ...]
     #: What only prevents the next failure, because agents notice it when they connect.
     preventions: tuple[HeadlineAction, ...]
@@ -196,14 +196,13 @@ class IncidentDescriber:
                 cause, cause_summary.recovers_at, self._now, is_stuck=cause_summary.is_stuck
             )
         active_cause = self._active_cause_by_key.get(cause.key)
-        actions = _actions_of(self._table, active_cause)
         return IncidentHeadline(
             cause_summary.affected_count,
             cause_summary.summary,
             recovery,
             cause_summary.recovers_at if recovery else None,
-            actions,
-            select_preventions(self._table, active_cause, actions),
+            _actions_of(self._table, active_cause),
+            select_preventions(self._table, active_cause),
         )
 
 
@@ -337,7 +336,7 @@ def _compose(table: FleetTable, counts: Mapping[State, int], now: float) -> _Hea
         strands_at,
         causes,
         actions,
-        select_preventions(table, first, actions),
+        select_preventions(table, first),
     )
 
 

@@ -37,7 +37,7 @@ def test_permissions_exist() -> None:
     ("cause", "recovery", "changes", "labels"),
     [
         (AUTH_1, STUCK, {"auth_1": UNHEALTHY}, ["Reconnect agents of auth-1"]),
-        (AUTH_1, AUTOMATIC, {"auth_1": UNHEALTHY}, []),
+        (AUTH_1, AUTOMATIC, {"auth_1": UNHEALTHY}, ["Repair auth-1"]),
         (AUTH_1, STUCK, {"auth_1": UNHEALTHY, "auth_2": {"gone_at": NOW}}, ["Repair auth-1"]),
         (AUTH_1, STUCK, {"auth_1": UNHEALTHY, "proxy_1": SILENT, "proxy_2": SILENT}, ["Repair auth-1"]),
         (PROXY_1, STUCK, {"proxy_1": SILENT}, ["Repair proxy-1"]),
@@ -51,7 +51,7 @@ def test_permissions_exist() -> None:
 def test_action_helps_the_agents_that_are_affected_now(
     cause: int, recovery: Recovery, changes: Mapping[str, Any], labels: list[str]
 ) -> None:
-    """A campaign only where another instance is OK and a tunnel carries the advice; nothing where agents recover."""
+    """A campaign only where another instance is OK and a tunnel carries the advice; the repair where agents recover."""
     assert _labels(cause, recovery, **changes)[0] == labels
 
 
@@ -76,9 +76,9 @@ def test_reconnect_mode_is_expected_labels_as_prevention_only() -> None:
     assert _labels(PROXY_1, STUCK, ReconnectMode.PICK_FIRST, proxy_1=SILENT)[1] == []
 
 
-def test_repair_is_a_prevention_where_agents_recover_automatically() -> None:
-    """The failure itself stays; of an instance that is OK again, there is nothing to repair."""
-    assert _labels(PROXY_1, AUTOMATIC, proxy_1=SILENT) == ([], ["Repair proxy-1"])
+def test_repair_ends_the_failure_where_agents_recover_automatically() -> None:
+    """The failure itself goes on; of an instance that is OK again, there is nothing to repair."""
+    assert _labels(PROXY_1, AUTOMATIC, proxy_1=SILENT) == (["Repair proxy-1"], [])
     assert _labels(PROXY_1, STUCK, proxy_1=SILENT) == (["Repair proxy-1"], [])
     assert _labels(PROXY_1, AUTOMATIC) == ([], [])
 
@@ -87,4 +87,5 @@ def test_agents_with_health_check_need_no_reconnect_mode() -> None:
     agents = HarmedAgents(3, State.STRANDED, AUTH_1, AUTOMATIC, recovers_at=NOW + 9)
     table = table_with(agents, auth_1=UNHEALTHY)
     table.heartbeats["flags"] = np.uint8(1)
-    assert [action.label for action in describe_fleet(table, (), NOW).preventions] == ["Repair auth-1"]
+    headline = describe_fleet(table, (), NOW)
+    assert ([action.label for action in headline.actions], headline.preventions) == (["Repair auth-1"], ())

@@ -56,7 +56,7 @@ def test_headline_of_several_causes_has_the_total_first() -> None:
     )
 
 
-def test_headline_of_agents_that_recover_needs_no_action() -> None:
+def test_headline_of_agents_that_recover_offers_only_the_repair() -> None:
     table = table_with(
         HarmedAgents(1, State.STRANDED, PROXY_1, AUTOMATIC, recovers_at=NOW + 60), proxy_1=SILENT
     )
@@ -65,7 +65,10 @@ def test_headline_of_agents_that_recover_needs_no_action() -> None:
         "1 agent stranded since 13:45 UTC because proxy-1 is not responding. "
         "The agents recover automatically by 13:48 UTC."
     )
-    assert (headline.actions, headline.recovers_at) == ((), NOW + 60)
+    assert ([action.label for action in headline.actions], headline.recovers_at) == (
+        ["Repair proxy-1"],
+        NOW + 60,
+    )
 
 
 def test_headline_of_agents_that_recover_from_a_past_failure() -> None:
