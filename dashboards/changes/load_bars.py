@@ -30,8 +30,11 @@ class LoadBar:
 def load_bars_of(
     loads: Iterable[InstanceLoadForecast], actual_loads: Mapping[str, int] = MappingProxyType({})
 ) -> list[LoadBar]:
-    """Return the bars of a forecast, in its order, on one scale. `actual_loads`: of an ended change, by name."""
-    rows = list(loads)
+    """Return the bars of a forecast, on one scale: those of auths, then those of proxies, each in its order.
+
+    `actual_loads`: of an ended change, by name.
+    """
+    rows = sorted(loads, key=lambda load: load.kind is not InstanceKind.AUTH)
     counts = [*actual_loads.values(), *(max(load.before, load.after) for load in rows)]
     largest = max(counts, default=0) or 1
     return [

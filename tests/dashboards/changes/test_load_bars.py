@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from django.template.loader import render_to_string
+
 from dashboards.changes.load_bars import describe_difference, load_bars_of
 from fleet.changes.load_forecast import InstanceLoadForecast
 from fleet.vocabulary.instances import InstanceKind
@@ -38,3 +40,21 @@ def test_empty_fleet_has_no_scale() -> None:
     """No division by zero."""
     (bar,) = load_bars_of([InstanceLoadForecast("auth-1", InstanceKind.AUTH, 0, 0, is_leaving=True)])
     assert (bar.before_percent, bar.unit) == (0.0, "agents")
+
+
+def test_agents_and_tunnels_have_a_table_each() -> None:
+    """A rollout restarts auths and proxies: the column must say what its numbers count."""
+    loads = [
+        InstanceLoadForecast("proxy-1", InstanceKind.PROXY, 30, 40),
+        InstanceLoadForecast("auth-1", InstanceKind.AUTH, 8, 16),
+        InstanceLoadForecast("proxy-2", InstanceKind.PROXY, 30, 20),
+    ]
+    bars = load_bars_of(loads)
+    assert [bar.name for bar in bars] == ["auth-1", "proxy-1", "proxy-2"]
+    html = render_to_string("dashboards/_load_forecast.html", {"load_bars": bars})
+    auth_table, proxy_table = html.split("</table>")[:2]
+    assert "Agents, before → after" in auth_table
+    assert "proxy-1" not in auth_table
+    assert "Tunnels, before → after" in proxy_table
+    assert ">Proxy<" in proxy_table
+    assert "auth-1" not in proxy_table
