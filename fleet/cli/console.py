@@ -14,6 +14,7 @@ from fleet.cli import api
 from fleet.cli.home import cluster_option, home_option
 from fleet.cli.output import format_table, json_option, print_json, prints_response
 from fleet.nodes.shared.options import Command, combine
+from fleet.vocabulary.instances import InstanceKind, InstanceState
 from fleet.vocabulary.verdicts import STATES_BY_URGENCY, State
 
 _console_flags = combine(
@@ -32,6 +33,7 @@ _console_flags = combine(
 
 _AGENT_STATE_LABELS = {state.slug: state.label for state in State}
 _INSTANCE_STATE_LABELS = {"ok": "OK", "silent": "not responding", "gone": "deregistered"}
+_STATES_WITH_OLD_COUNTS = {state.slug for state in InstanceState if not state.has_current_counts}
 _RECOVERY_LABELS = {
     "not-needed": "not needed",
     "by-itself": "automatic",
@@ -188,7 +190,7 @@ def instances(console: api.ConsoleClient, cluster: str, as_json: bool) -> None:
     """List auths and proxies with their states.
 
     AGENTS counts, for an auth, the agents whose last heartbeat it received (`refloat reconnect --auth NAME` moves them
-    to other auths), and for a proxy, the agents with a tunnel to it.
+    to other auths), and for a proxy, its tunnels; `last known` if it does not respond.
     """
     response = console.get("/instances", cluster=cluster)
     if as_json:
@@ -206,7 +208,7 @@ def format_instances(instances: list[dict[str, Any]]) -> str:
             # An older console sends no label.
             instance.get("label") or format_instance_state(instance["state"]),
             instance["address"],
-            str(instance["agent_count"]),
+            _format_load(instance),
             generation_of(instance),
             _format_drain(instance),
             instance["explanation"],
@@ -214,6 +216,12 @@ def format_instances(instances: list[dict[str, Any]]) -> str:
         for instance in instances
     ]
     return format_table(("name", "state", "address", "agents", "generation", "draining", "reason"), rows)
+
+
+def _format_load(instance: dict[str, Any]) -> str:
+    """Return how many agents an auth or tunnels a proxy has; a proxy that does not respond has last known ones."""
+    is_old = instance["kind"] == InstanceKind.PROXY and instance["state"] in _STATES_WITH_OLD_COUNTS
+    return f"{instance['agent_count']}{' (last known)' if is_old else ''}"
 
 
 def format_agent_state(slug: str) -> str:

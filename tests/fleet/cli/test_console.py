@@ -48,6 +48,7 @@ INSTANCES = {
     "instances": [
         {
             "name": "proxy-1",
+            "kind": "proxy",
             "state": "silent",
             "address": "127.0.0.1:5",
             "agent_count": 50,
@@ -115,7 +116,10 @@ def test_lists_show_names_and_reasons(fake: FakeConsole) -> None:
         in agents
     )
     instances = " ".join(refloat(fake, "instances").output.split())
-    assert "proxy-1 not responding 127.0.0.1:5 50 blue 3 kernel update It does not answer." in instances
+    assert (
+        "proxy-1 not responding 127.0.0.1:5 50 (last known) blue 3 kernel update It does not answer."
+        in instances
+    )
 
 
 def test_lists_leave_out_unknown_values(fake: FakeConsole) -> None:
