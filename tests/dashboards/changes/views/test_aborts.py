@@ -51,6 +51,7 @@ def test_page_says_what_stays_and_aborts(page: Client, rollout: Change) -> None:
     path = f"/changes/{rollout.pk}/abort/"
     assert f'data-dialog href="{path}"' in page.get(f"/changes/{rollout.pk}/").content.decode()
     html = page.get(path).content.decode()
+    assert "The rollout continues until you abort it. If you abort it now:" in html
     assert "auth-1 keeps restarting with auth announce TTL 20 s." in html
     assert (
         "auth-2 keeps 10 min, also after a restart: only a rollout gives it auth announce TTL 20 s." in html
