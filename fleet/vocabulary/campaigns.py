@@ -81,7 +81,7 @@ CAMPAIGN_SETTING_NAMES = tuple(setting.name for setting in fields(CampaignSettin
 class AgentSnapshot:
     """An agent in the newest round (one poll of the whole fleet)."""
 
-    #: Instance ids of the proxies it has a live tunnel to.
+    #: Instance ids of the proxies it has a tunnel to; of a proxy that does not respond, the last known one.
     proxies: frozenset[str]
     #: Tunnels that the agent should have; 0: one to every proxy.
     desired_count: int

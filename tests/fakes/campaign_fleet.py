@@ -34,6 +34,8 @@ class CampaignFleet:
     stubborn_agents: set[str] = field(default_factory=set)
     sick_proxies: set[int] = field(default_factory=set)
     unreachable_proxies: set[int] = field(default_factory=set)
+    #: Proxies that do not respond, as polls found: the record keeps their last known tunnels.
+    silent_proxies: set[int] = field(default_factory=set)
     stranded_agents: set[str] = field(default_factory=set)
     retired_agents: set[str] = field(default_factory=set)
     #: Agents that respond that they know no other proxy or auth.
@@ -83,7 +85,7 @@ class CampaignFleet:
         """See Dialer."""
         proxy = int(proxy_id.removeprefix("proxy-"))
         self.call_count += 1
-        if proxy in self.unreachable_proxies:
+        if proxy in self.unreachable_proxies | self.silent_proxies:
             raise UnreachableError(f"{proxy_id} does not answer")
         connected_agents = [agent for agent in agents if proxy in self.agents[agent]]
         new_agents = [
@@ -146,7 +148,8 @@ class CampaignFleet:
             proxies = self.agents[agent]
             if proxy not in proxies:
                 continue
-            free_proxies = [n for n in range(self.proxies) if n not in proxies and n not in self.sick_proxies]
+            avoided_proxies = proxies | self.sick_proxies | self.silent_proxies
+            free_proxies = [n for n in range(self.proxies) if n not in avoided_proxies]
             if free_proxies:
                 proxies.add(free_proxies[0])
                 proxies.discard(proxy)
@@ -210,6 +213,7 @@ class CampaignFleet:
             generation=0 if number in self.old_proxies else 1, attempts=self.attempts,
         )  # fmt: skip
         state = InstanceState.EXPIRED if number in self.sick_proxies else InstanceState.OK
+        state = InstanceState.SILENT if number in self.silent_proxies else state
         drain_request = DrainRequest("full", 0.0) if number in self.drained_proxies else None
         tunnel_count = sum(number in proxies for proxies in self.agents.values())
         return InstanceView(facts, state, "", tunnel_count, {}, drain_request=drain_request)

@@ -14,9 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from fleet.changes import ChangeRefusedError, NoEvidenceError
-from fleet.changes.campaigns.move_strategies import CampaignSnapshot, create_move_strategy
+from fleet.changes.campaigns.move_strategies import (
+    CampaignSnapshot,
+    create_move_strategy,
+    reachable_proxies_of,
+)
 from fleet.changes.load_forecast import InstanceLoadForecast, round_shares
-from fleet.monitoring.views import FleetTable
+from fleet.monitoring.last_tunnels import find_proxy_agents, is_responding
+from fleet.monitoring.views import FleetTable, InstanceView
 from fleet.vocabulary.campaigns import AgentSnapshot, ConnectionKind
 from fleet.vocabulary.instances import InstanceKind
 
@@ -87,7 +92,7 @@ def forecast_campaign(table: FleetTable, target_agents: TargetAgents) -> Campaig
         skip_reason = strategy.find_skip_reason(agent, snapshot)
         if skip_reason or agent is None:
             skipped_by_reason[skip_reason] += 1
-            cut_off_count += agent is not None and _has_no_other_connection(agent, target_agents)
+            cut_off_count += agent is not None and _has_no_other_connection(agent, target_agents, snapshot)
         else:
             moves.append((agent, strategy.choose_instance_to_leave(agent, snapshot, agent_id)))
     leaving_counts = Counter(instance for _, instance in moves)
@@ -114,10 +119,14 @@ def require_moves(forecast: CampaignForecast, description: str) -> None:
         raise ChangeRefusedError(problem, {"target_agents": problem})
 
 
-def _has_no_other_connection(agent: AgentSnapshot, target_agents: TargetAgents) -> bool:
+def _has_no_other_connection(
+    agent: AgentSnapshot, target_agents: TargetAgents, snapshot: CampaignSnapshot
+) -> bool:
     if target_agents.connection is ConnectionKind.AUTH:
         return agent.auth in target_agents.instances_to_leave
-    return bool(agent.proxies) and agent.proxies <= set(target_agents.instances_to_leave)
+    return bool(agent.proxies) and reachable_proxies_of(agent, snapshot) <= set(
+        target_agents.instances_to_leave
+    )
 
 
 def _forecast_loads(
@@ -136,8 +145,8 @@ def _forecast_loads(
         InstanceLoadForecast(
             view.facts.name,
             kind,
-            view.agent_count,
-            max(0, view.agent_count - leaving_counts.get(view.facts.id, 0))
+            _load_of(table, view),
+            max(0, _load_of(table, view) - leaving_counts.get(view.facts.id, 0))
             + arriving_counts.get(view.facts.id, 0),
             is_leaving=view.facts.id in ids_to_leave and view.facts.id not in arriving_counts,
         )
@@ -145,6 +154,13 @@ def _forecast_loads(
         if view.facts.id in ids_to_leave or view.facts.id in arriving_counts
     ]
     return tuple(sorted(loads, key=lambda load: (not load.is_leaving, load.name)))
+
+
+def _load_of(table: FleetTable, view: InstanceView) -> int:
+    """Return the present load; of a proxy that does not respond, without agents that have connected elsewhere."""
+    if view.facts.kind is InstanceKind.AUTH or is_responding(view):
+        return view.agent_count
+    return len(find_proxy_agents(table, view).remaining_agents)
 
 
 def _expected_arrivals_of(

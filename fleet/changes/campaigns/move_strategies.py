@@ -16,6 +16,7 @@ from typing_extensions import override
 
 from fleet.changes.plan_input import newest_generations_of
 from fleet.models.actions import CampaignAgent
+from fleet.monitoring.last_tunnels import is_responding
 from fleet.monitoring.views import FleetTable
 from fleet.vocabulary.campaigns import (
     AgentOutcome,
@@ -26,8 +27,10 @@ from fleet.vocabulary.campaigns import (
     ConnectionKind,
     ProxySnapshot,
 )
-from fleet.vocabulary.instances import CUT_OFF_STATES, InstanceKind, InstanceState
+from fleet.vocabulary.instances import InstanceKind, InstanceState
 from fleet.vocabulary.verdicts import State
+
+_UNREACHABLE_REASON = "the agent has no tunnel to a reachable proxy, so Refloat cannot reach it"
 
 
 class CampaignSnapshot:
@@ -59,7 +62,7 @@ class CampaignSnapshot:
                 view.state is InstanceState.OK
                 and view.drain_request is None
                 and view.facts.generation == newest_generations_by_group.get(view.facts.group),
-                is_reachable=view.state not in CUT_OFF_STATES,
+                is_reachable=is_responding(view),
             )
             for view in views
         }
@@ -133,8 +136,8 @@ class MoveStrategy(Protocol):
     ) -> str:
         """Return the proxy that asks an agent to leave its auth; empty where the agent leaves the proxy itself."""
 
-    def is_connected(self, agent: AgentSnapshot, instance_to_leave: str) -> bool:
-        """Return whether an agent is still connected to the instance that it is to leave."""
+    def can_leave(self, agent: AgentSnapshot, instance_to_leave: str, snapshot: CampaignSnapshot) -> bool:
+        """Return whether an agent is still connected to the instance to leave, and can be asked to leave it."""
 
     def decide_outcome(
         self, row: CampaignAgent, snapshot: CampaignSnapshot, settings: CampaignSettings, now: float
@@ -165,25 +168,32 @@ class TunnelMoveStrategy(MoveStrategy):
             return "the agent is retired"
         if not agent.proxies:
             return "the agent has no tunnel, so Refloat cannot reach it"
+        reachable_ids = reachable_proxies_of(agent, snapshot)
+        if not reachable_ids:
+            return _UNREACHABLE_REASON
+        if self._proxies_to_leave and not reachable_ids & self._proxies_to_leave:
+            return "the agent is already connected to another proxy"
         usable_ids = {proxy_id for proxy_id, proxy in snapshot.proxies.items() if proxy.is_usable}
         if not usable_ids:
             return "no healthy proxy accepts connections"
-        if usable_ids <= agent.proxies:
+        if usable_ids <= reachable_ids:
             return "the agent already has a tunnel to every healthy proxy that accepts connections"
-        if len(agent.proxies) < agent.desired_count:
-            return f"the agent has only {len(agent.proxies)} of its {agent.desired_count} tunnels"
+        if len(reachable_ids) < agent.desired_count:
+            return f"the agent has only {len(reachable_ids)} of its {agent.desired_count} tunnels"
         return ""
 
     @override
     def choose_instance_to_leave(
         self, agent: AgentSnapshot, snapshot: CampaignSnapshot, agent_id: str
     ) -> str:
-        """Return one of the proxies to leave if the agent has any of them, else one of its own; unhealthy first.
+        """Return one of the proxies to leave; without any to leave, one of the agent's own, unhealthy first.
 
-        `agent_id` decides between several: agents are spread over them, and one agent always gets the same.
+        Only a proxy that responds can ask the agent. `agent_id` decides between several: agents are spread over them,
+        and one agent always gets the same.
         """
+        proxies = reachable_proxies_of(agent, snapshot)
         return min(
-            agent.proxies & self._proxies_to_leave or agent.proxies,
+            proxies & self._proxies_to_leave or proxies,
             key=lambda proxy_id: (
                 proxy_id in snapshot.proxies and snapshot.proxies[proxy_id].is_usable,
                 _rank_of(agent_id, proxy_id),
@@ -202,8 +212,8 @@ class TunnelMoveStrategy(MoveStrategy):
         return ""
 
     @override
-    def is_connected(self, agent: AgentSnapshot, instance_to_leave: str) -> bool:
-        return instance_to_leave in agent.proxies
+    def can_leave(self, agent: AgentSnapshot, instance_to_leave: str, snapshot: CampaignSnapshot) -> bool:
+        return instance_to_leave in reachable_proxies_of(agent, snapshot)
 
     @override
     def decide_outcome(
@@ -258,8 +268,8 @@ class AuthMoveStrategy(MoveStrategy):
             auth.is_usable for instance_id, auth in snapshot.auths.items() if instance_id != agent.auth
         ):
             return "no other healthy auth that accepts connections is available"
-        if not _relay_proxies_of(agent, snapshot):
-            return "the agent has no tunnel to a reachable proxy, so Refloat cannot reach it"
+        if not reachable_proxies_of(agent, snapshot):
+            return _UNREACHABLE_REASON
         return ""
 
     @override
@@ -281,7 +291,7 @@ class AuthMoveStrategy(MoveStrategy):
         The agent's id decides between several, so that the load is spread over them.
         """
         return min(
-            _relay_proxies_of(agent, snapshot),
+            reachable_proxies_of(agent, snapshot),
             key=lambda proxy_id: (
                 proxy_id in avoided_proxies,
                 not snapshot.proxies[proxy_id].is_usable,
@@ -291,7 +301,7 @@ class AuthMoveStrategy(MoveStrategy):
         )
 
     @override
-    def is_connected(self, agent: AgentSnapshot, instance_to_leave: str) -> bool:
+    def can_leave(self, agent: AgentSnapshot, instance_to_leave: str, snapshot: CampaignSnapshot) -> bool:
         return agent.auth == instance_to_leave
 
     @override
@@ -325,10 +335,10 @@ def create_move_strategy(connection: str, instances_to_leave: Collection[str]) -
     )
 
 
-def _relay_proxies_of(agent: AgentSnapshot, snapshot: CampaignSnapshot) -> list[str]:
-    """Return the ids of the proxies through which Refloat can reach an agent."""
-    return [
+def reachable_proxies_of(agent: AgentSnapshot, snapshot: CampaignSnapshot) -> frozenset[str]:
+    """Return the ids of the proxies through which Refloat can reach an agent: it has a live tunnel to them."""
+    return frozenset(
         proxy_id
         for proxy_id in agent.proxies
         if proxy_id in snapshot.proxies and snapshot.proxies[proxy_id].is_reachable
-    ]
+    )

@@ -310,7 +310,7 @@ class CampaignStepper:
             skip_reason = self.strategy.find_skip_reason(agent, snapshot)
             if skip_reason or agent is None:
                 row.state, row.reason, row.ended_at = CampaignAgentState.SKIPPED.value, skip_reason, self.now
-            elif not self.strategy.is_connected(agent, row.from_instance):
+            elif not self.strategy.can_leave(agent, row.from_instance, snapshot):
                 row.state = CampaignAgentState.PENDING.value
             else:
                 row.state, row.requested_at, row.initial_proxies = (

@@ -88,3 +88,25 @@ def test_forecast_without_moves_is_refused(forecast: CampaignForecast, sentence:
     with pytest.raises(ChangeRefusedError, match=sentence):
         require_moves(forecast, "of proxy-1")
     require_moves(CampaignForecast(2, 1), "of proxy-1")
+
+
+def test_last_known_tunnels_of_a_silent_proxy_are_no_load() -> None:
+    """Agents that are connected elsewhere do not move again; the others cannot be reached through it."""
+    fleet = CampaignFleet({"left": {0, 1}, "stuck": {0}, "other": {2}}, proxies=3, silent_proxies={0})
+    forecast = _forecast(fleet, "proxy-0")
+    assert (forecast.reconnect_count, forecast.cut_off_count) == (0, 1)
+    assert set(forecast.skipped_by_reason) == {
+        "the agent is already connected to another proxy",
+        "the agent has no tunnel to a reachable proxy, so Refloat cannot reach it",
+    }
+    assert _loads_of(forecast) == {"proxy-0": (1, 1, True)}
+
+
+def test_silent_proxy_is_neither_destination_nor_relay() -> None:
+    """Agents of another proxy move to those that respond, and an agent leaves a proxy that can ask it."""
+    fleet = CampaignFleet({"a": {0}, "b": {0, 1}}, proxies=3, silent_proxies={1})
+    forecast = _forecast(fleet, "proxy-0")
+    assert _loads_of(forecast) == {"proxy-0": (2, 0, True), "proxy-2": (0, 2, False)}
+    assert _forecast(fleet).agents_by_instance == {"proxy-0": 2}
+    fleet.desired_count = 2
+    assert "only 1 of its 2 tunnels" in _forecast(fleet, "proxy-0").skipped_by_reason.__repr__()

@@ -266,6 +266,8 @@ def test_filter_moves_each_agent_off_its_own_auth(cluster: Cluster, alice: User)
         (_agent("p", "q"), "every healthy proxy that accepts connections"),
         (_agent(), "no tunnel"),
         (_agent("p", desired_count=2), "1 of its 2"),
+        (_agent("p", "dead", desired_count=2), "1 of its 2"),
+        (_agent("dead"), "no tunnel to a reachable proxy"),
         (_agent("p", is_retired=True), "retired"),
         (None, "no longer in the fleet"),
     ],
@@ -286,9 +288,16 @@ def test_proxy_to_leave_is_the_given_or_a_sick_one() -> None:
 
     assert {choose("q", "p", "q", agent_id=f"agent-{n}") for n in range(20)} == {"q"}
     assert {choose("", "p", "old", agent_id=f"agent-{n}") for n in range(20)} == {"old"}
-    assert {choose("x", "p", "lost", agent_id=f"agent-{n}") for n in range(20)} == {"lost"}
+    # Only a proxy that responds can ask the agent.
+    assert {
+        choose("", "p", absent, agent_id=f"agent-{n}") for n in range(20) for absent in ("lost", "dead")
+    } == {"p"}
     agent_ids = (str(uuid5(NAMESPACE_DNS, f"agent-{n}")) for n in range(600))
-    counts = Counter(choose("", "r", "s", "t", agent_id=agent_id) for agent_id in agent_ids)
+    snapshot, strategy = FakeSnapshot(), TunnelMoveStrategy(())
+    snapshot.proxies = {proxy_id: ProxySnapshot(proxy_id, True) for proxy_id in "rst"}
+    counts = Counter(
+        strategy.choose_instance_to_leave(_agent("r", "s", "t"), snapshot, agent_id) for agent_id in agent_ids
+    )
     assert all(160 < counts[proxy_id] < 240 for proxy_id in "rst"), counts
 
 

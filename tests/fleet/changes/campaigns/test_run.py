@@ -477,3 +477,19 @@ def test_second_campaign_waits_for_the_first(cluster: Cluster, alice: User) -> N
     kinds.run_action(first.change, "abort", actor_of(alice), first.moment)
     second.step()
     assert second.change.state == ChangeState.RUNNING
+
+
+def test_agents_that_left_are_skipped_when_the_proxy_stops_responding(cluster: Cluster, alice: User) -> None:
+    """The proxy freezes after the plan: no agent moves between the others, and none is asked through it."""
+    fleet = CampaignFleet({f"agent-{n}": {0} for n in range(8)})
+    campaign = CampaignScenario(cluster, alice, fleet, ("proxy-0",), rate_per_minute=6000)
+    campaign.confirm()
+    fleet.silent_proxies = {0}
+    for number in range(7):
+        fleet.agents[f"agent-{number}"].add(1)
+    campaign.run_until_ended()
+    assert fleet.advisory_counts.total() == 0
+    assert campaigns.count_agents_by_reason(campaign.change) == [
+        ("skipped", "the agent is already connected to another proxy", 7),
+        ("skipped", "the agent has no tunnel to a reachable proxy, so Refloat cannot reach it", 1),
+    ]
