@@ -59,10 +59,11 @@ from dashboards.shared.api.validation_errors import describe_validation_errors
 from dashboards.shared.pages import sentence_of
 from dashboards.shared.permissions import public, visible_clusters_of
 from dashboards.shared.refusals import DATABASE_UNAVAILABLE
-from dashboards.shared.rewind import MomentError, open_moment
+from dashboards.shared.rewind import Moment, MomentError, open_moment
 from fleet.alerts.configuration.document import ConfigurationError
 from fleet.alerts.setup.problems import SetupChangedError, SetupError
 from fleet.changes import ChangeRefusedError, StaleRevisionError
+from fleet.changes.operations import drains
 from fleet.models.access import Permission
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.moments import to_seconds
@@ -252,7 +253,7 @@ def get_agent(request: HttpRequest, cluster: str, agent_id: str, parameters: Que
     explanation = moment.reader.explain(cluster, agent_id, moment.now)
     if explanation is None:
         raise HttpError(404, change_responses.describe_unknown_id("Agent", agent_id, cluster))
-    return responses.agent_response_of(cluster, explanation)
+    return responses.agent_response_of(cluster, explanation, _requested_drains_at(moment, cluster))
 
 
 @per_cluster.get(
@@ -287,11 +288,18 @@ def list_instances(request: HttpRequest, cluster: str, parameters: Query[MomentP
     """
     moment = open_moment(parameters.at, change_responses.require_cluster(cluster))
     reader, now = moment.reader, moment.now
-    summary = reader.summary(cluster, now)
+    summary, requested_drains = reader.summary(cluster, now), _requested_drains_at(moment, cluster)
     return schemas.InstancesResponse(
         **responses.build_dated_fields(cluster, summary.as_of, now, is_stale=summary.stale),
-        instances=[responses.instance_item_of(view) for view in reader.instances(cluster, now)],
+        instances=[
+            responses.instance_item_of(view, requested_drains) for view in reader.instances(cluster, now)
+        ],
     )
+
+
+def _requested_drains_at(moment: Moment, cluster: str) -> frozenset[str]:
+    """Return the ids of the instances that an operator drained; of a past moment none, because they are not kept."""
+    return drains.read_requested_ids(cluster) if moment.past_at is None else frozenset()
 
 
 @api.get(

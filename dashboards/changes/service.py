@@ -11,7 +11,8 @@ from django.utils import timezone
 from dashboards.shared import record_reader, request_actor
 from dashboards.shared.instance_states import find_stranding_instances
 from fleet.audit import RequestActor
-from fleet.changes import engine, kinds
+from fleet.changes import NoEvidenceError, engine, kinds
+from fleet.changes.operations import drains
 from fleet.changes.service import plan as service_plan
 from fleet.changes.service.plan import ServiceForecast
 from fleet.models.changes import Change
@@ -59,9 +60,7 @@ def find_target_instance(cluster: str, instance_id: str, now: float) -> TargetIn
         if other_view.facts.kind is view.facts.kind and other_view is not view
     ]
     # An instance reports its drain some seconds after the request.
-    requested_ids = frozenset(
-        Drain.objects.filter(cluster=cluster, is_drained=True).values_list("instance", flat=True)
-    )
+    requested_ids = drains.read_requested_ids(cluster)
     has_alternative = any(accepts_connections(other_view, requested_ids) for other_view in same_kind_views)
     names = {other_view.facts.id: other_view.facts.name for other_view in views}
     is_stranding = view.facts.index in find_stranding_instances(table)
@@ -89,9 +88,18 @@ def request_drain(
         reason,
         timezone.now,
         is_drained=should_drain,
+        affected_count=_count_affected_agents(target_instance),
     )
     request_actor.enqueue("fleet.tasks.apply_drains")
     return change, row
+
+
+def _count_affected_agents(target_instance: TargetInstance) -> int | None:
+    """Return the number of agents that a drain affects; None without current data."""
+    try:
+        return target_instance.forecast.campaign.target_count
+    except NoEvidenceError:
+        return None
 
 
 def plan_out_of_service(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from types import MappingProxyType
@@ -75,6 +75,8 @@ class InstanceCard:
     error_details: str
     #: Reason for draining; None if it does not drain.
     draining_reason: str | None
+    #: The last request of an operator drained it; it may not report that it drains yet.
+    is_drain_requested: bool
     #: Group and generation of a proxy, `blue 3`; empty if it reports none.
     generation: str
     #: Of a proxy: the auth that receives its heartbeats. Of an auth: the proxies that send them. In words, or empty.
@@ -184,11 +186,12 @@ def instance_cards_of(
     now: float,
     trends: Mapping[str, InstanceTrend] = MappingProxyType({}),
     stranding: frozenset[int] = frozenset(),
+    requested_drains: Collection[str] = (),
 ) -> dict[str, tuple[InstanceCard, ...]]:
     """Return the cards of `auths` and `proxies`, in natural order of their names (proxy-2 before proxy-10).
 
     Of many instances, those that are not OK come first. `trends`: by id of the instance; `stranding`: result of
-    `find_stranding_instances`.
+    `find_stranding_instances`; `requested_drains`: ids of the instances that an operator drained.
     """
     sorted_views = sorted(views, key=lambda view: natural_sort_key(view.facts.name))
     names = {view.facts.id: view.facts.name for view in views}
@@ -197,7 +200,13 @@ def instance_cards_of(
         (
             view.facts.kind,
             replace(
-                instance_card_of(view, now, names, is_stranding=view.facts.index in stranding),
+                instance_card_of(
+                    view,
+                    now,
+                    names,
+                    is_stranding=view.facts.index in stranding,
+                    is_drain_requested=view.facts.id in requested_drains,
+                ),
                 load=loads[view.facts.index],
                 trend=trends.get(view.facts.id),
             ),
@@ -390,7 +399,12 @@ def _heartbeat_rows_of(heartbeat: Heartbeat, instances: Mapping[int, InstanceVie
 
 
 def instance_card_of(
-    view: InstanceView, now: float, names: Mapping[str, str], *, is_stranding: bool
+    view: InstanceView,
+    now: float,
+    names: Mapping[str, str],
+    *,
+    is_stranding: bool,
+    is_drain_requested: bool = False,
 ) -> InstanceCard:
     """Return the card of one auth or proxy; `names` of all instances by id."""
     facts = view.facts
@@ -412,6 +426,7 @@ def instance_card_of(
         health_sentence=view.health_sentence if view.state not in SICK_STATES else "",
         error_details=_error_details_of(view),
         draining_reason=None if view.drain_request is None else view.drain_request.reason,
+        is_drain_requested=is_drain_requested,
         heartbeat_path=_describe_heartbeat_path(view, names),
         generation=format_generation(facts),
     )

@@ -272,7 +272,10 @@ def proxies_of(agent: dict[str, Any]) -> str:
 
 def _format_drain(instance: dict[str, Any]) -> str:
     drain = instance["drain"]
-    return "" if drain is None else drain["reason"] or "yes"
+    if drain is None:
+        # An older console does not say what was requested.
+        return "requested" if instance.get("is_drain_requested") else ""
+    return drain["reason"] or "yes"
 
 
 def format_age(response: dict[str, Any]) -> str:

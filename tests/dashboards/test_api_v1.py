@@ -10,7 +10,8 @@ from pytest_django import DjangoAssertNumQueries
 
 from dashboards.api_v1 import api
 from fleet.models.access import ClusterLimit, Permission
-from fleet.models.clusters import Cluster
+from fleet.models.clusters import Cluster, ensure_default_cluster
+from fleet.models.drains import Drain
 from fleet.models.tokens import create_token
 from fleet.monitoring.agent_report import AgentReportResponse, parse_agent_report
 from fleet.vocabulary.verdicts import State
@@ -192,6 +193,21 @@ def test_instances(client: Client, bearer: dict[str, str], fake_reader: FakeRead
         for instance in listing["instances"]
     ]
     assert path == [("", "", [])] * 4
+
+
+def test_requested_drain_is_listed_before_it_is_reported(
+    client: Client, bearer: dict[str, str], fake_reader: FakeReader
+) -> None:
+    """A frozen instance cannot confirm it; the instances of an agent have it, too."""
+    ensure_default_cluster()
+    for instance_id, is_drained in (("proxy-id-1", True), ("proxy-id-2", False)):
+        Drain.objects.create(
+            cluster_id="default", instance=instance_id, name=instance_id, is_drained=is_drained
+        )
+    for path in ("instances", "agents/id-2"):
+        instances = _get(client, path, bearer)["instances"]
+        assert {instance["id"] for instance in instances if instance["is_drain_requested"]} == {"proxy-id-1"}
+        assert {instance["drain"] for instance in instances} == {None}
 
 
 def test_generation_and_reconnect_mode_are_listed(

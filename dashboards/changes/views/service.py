@@ -23,6 +23,8 @@ from fleet.changes import ChangeRefusedError, NoEvidenceError, engine
 from fleet.changes.service.plan import ServiceForecast
 from fleet.models.access import Permission
 from fleet.models.clusters import DEFAULT_CLUSTER, Cluster
+from fleet.monitoring.last_tunnels import describe_unreachable_agents
+from fleet.monitoring.views import InstanceView
 from fleet.protocol import durations
 from fleet.vocabulary import campaigns
 from fleet.vocabulary.campaign_presets import DEFAULT_PRESET, PRESETS, PRESETS_BY_SLUG
@@ -40,8 +42,9 @@ def service(request: HttpRequest, instance_id: str, cluster: str = DEFAULT_CLUST
 
     Template `dashboards/service.html`: presenters.live_page_context_of, `card` (InstanceCard), `row` (Drain or None),
     `is_drained` (it drains, or a drain was requested), `is_last_of_kind` (no other instance of its kind accepts
-    connections), `is_cut_off` (Refloat cannot reach its agents), `forecast` (CampaignForecast, or None without current
-    data), `load_bars`, `presets` (preset, duration in words), `requirements`, `busy_reason`, `form`, `state_history`.
+    connections), `unreachable_text` (why Refloat cannot move the agents of a proxy, as sentences, or empty),
+    `forecast` (CampaignForecast, or None without current data), `load_bars`, `presets` (preset, duration in words),
+    `requirements`, `busy_reason`, `form`, `state_history`.
     """
     now = record_reader.current_time()
     target_instance = find_target_instance(cluster, instance_id, now)
@@ -62,18 +65,17 @@ def service(request: HttpRequest, instance_id: str, cluster: str = DEFAULT_CLUST
         if response is not None:
             return response
     refusals.mark_if_incomplete(request, form)
-    is_proxy = view.facts.kind is InstanceKind.PROXY
     context = {
         "card": presenters.instance_card_of(
             view,
             now,
             target_instance.instance_names,
             is_stranding=target_instance.is_stranding,
+            is_drain_requested=row is not None and row.is_drained,
         ),
         "row": row,
         "is_drained": view.drain_request is not None or (row is not None and row.is_drained),
-        # Agents of an unreachable auth can still move: requests reach them through their tunnels.
-        "is_cut_off": is_proxy and view.state in CUT_OFF_STATES,
+        "unreachable_text": _describe_unreachable_agents(view, forecast),
         "is_last_of_kind": target_instance.is_last_of_kind,
         "forecast": None if forecast is None else forecast.campaign,
         "load_bars": [] if forecast is None else load_bars_of(forecast.campaign.loads),
@@ -119,6 +121,14 @@ def _find_forecast(target_instance: TargetInstance) -> ServiceForecast | None:
         return target_instance.forecast
     except NoEvidenceError:
         return None
+
+
+def _describe_unreachable_agents(view: InstanceView, forecast: ServiceForecast | None) -> str:
+    """Return why Refloat cannot move the agents of a proxy. Those of an auth are reached through their tunnels."""
+    if forecast is not None:
+        return forecast.unreachable_text
+    is_cut_off = view.facts.kind is InstanceKind.PROXY and view.state in CUT_OFF_STATES
+    return describe_unreachable_agents(view.facts.name) if is_cut_off else ""
 
 
 def _requirements_of(cluster: str, forecast: ServiceForecast | None) -> ConfirmationRequirements:

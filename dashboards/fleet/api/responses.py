@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -41,8 +41,8 @@ def summary_response_of(summary: Summary, headline: Headline, now: float) -> sch
     )
 
 
-def instance_item_of(view: InstanceView) -> schemas.InstanceItem:
-    """Return one instance of a response."""
+def instance_item_of(view: InstanceView, requested_drains: Collection[str] = ()) -> schemas.InstanceItem:
+    """Return one instance of a response; `requested_drains`: ids of the instances that an operator drained."""
     facts = view.facts
     # Fields with the same name in the schema and in the facts are copied.
     return schemas.InstanceItem.model_validate(
@@ -61,6 +61,7 @@ def instance_item_of(view: InstanceView) -> schemas.InstanceItem:
                 "reason": view.drain_request.reason,
                 "since": to_moment_or_none(view.drain_request.requested_at),
             },
+            "is_drain_requested": facts.id in requested_drains,
             "cause": view.cause,
             "proxies": view.proxies,
             "degraded_reason": facts.watch.degraded_reason,
@@ -92,15 +93,20 @@ def agent_items_of(
     return [schemas.AgentItem(**_agent_fields_of(view, views_by_id)) for view in views]
 
 
-def agent_response_of(cluster: str, explanation: Explanation) -> schemas.AgentResponse:
-    """Return the response with one agent and its evidence."""
+def agent_response_of(
+    cluster: str, explanation: Explanation, requested_drains: Collection[str] = ()
+) -> schemas.AgentResponse:
+    """Return the response with one agent and its evidence; `requested_drains` as in `instance_item_of`."""
     views_by_id = {instance_view.facts.id: instance_view for instance_view in explanation.instances.values()}
     return schemas.AgentResponse(
         **_agent_fields_of(explanation.view, views_by_id),
         cluster=cluster,
         evidence=_evidence_item_of(explanation),
         report=_agent_report_item_of(explanation),
-        instances=[instance_item_of(instance_view) for instance_view in explanation.instances.values()],
+        instances=[
+            instance_item_of(instance_view, requested_drains)
+            for instance_view in explanation.instances.values()
+        ],
     )
 
 

@@ -252,6 +252,8 @@ class InstanceItem(Schema):
     """Why the destination health is `degraded` or `unhealthy`; empty otherwise."""
     drain: DrainItem | None
     """Reason and start of a drain; null when the instance accepts new connections."""
+    is_drain_requested: bool
+    """Whether the last request of an operator drained the instance, which may not report the drain yet."""
     cause: str
     """What a failing proxy fails because of, when that is not the proxy itself: the id of its auth, or
     `backend/CLUSTER`; otherwise empty.

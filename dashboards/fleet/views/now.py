@@ -16,6 +16,7 @@ from dashboards.shared.instance_states import find_stranding_instances
 from dashboards.shared.pages import needs_record
 from dashboards.shared.permissions import read_known_clusters, requires
 from dashboards.shared.rewind import moment_of, shows_moment
+from fleet.changes.operations import drains
 from fleet.models.access import Permission, has_permission
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.monitoring.state.tables import summary_of
@@ -44,6 +45,7 @@ def fleet_now(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
             now,
             read_instance_trends(cluster, now),
             find_stranding_instances(table),
+            drains.read_requested_ids(cluster) if moment.past_at is None else frozenset(),
         ),
         # The script requests the instances much more often than the chart.
         "chart": None

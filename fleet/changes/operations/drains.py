@@ -55,6 +55,12 @@ def save_drain_request(cluster: str, request: InstanceDrainRequest, now: datetim
     return row
 
 
+def read_requested_ids(cluster: str) -> frozenset[str]:
+    """Return the ids of the instances that an operator drained, also of those that do not report the drain yet."""
+    rows = Drain.objects.filter(cluster=cluster, is_drained=True)
+    return frozenset(rows.values_list("instance", flat=True))
+
+
 def find_due_drains(cluster: str, instances: Mapping[int, InstanceFacts]) -> list[DueDrain]:
     """Return the requests to send now: to reachable instances whose report differs from the request."""
     rows = {row.instance: row for row in Drain.objects.filter(cluster=cluster)}

@@ -22,6 +22,11 @@ from fleet.changes.operations import drains
 from fleet.changes.operations.drains import InstanceDrainRequest
 from fleet.models.changes import Change
 from fleet.models.drains import Drain
+from fleet.monitoring.last_tunnels import (
+    describe_unreachable_agents,
+    find_proxy_agents,
+    is_responding,
+)
 from fleet.monitoring.views import FleetTable, InstanceView
 from fleet.vocabulary.actions import AuditAction
 from fleet.vocabulary.campaigns import CampaignSettings, ConnectionKind
@@ -36,6 +41,8 @@ class ServiceForecast:
 
     target_agents: TargetAgents
     campaign: CampaignForecast
+    #: Why Refloat cannot move the agents of a proxy that does not respond, as sentences; empty: it responds.
+    unreachable_text: str = ""
 
     @property
     def moves_agents(self) -> bool:
@@ -45,8 +52,27 @@ class ServiceForecast:
 
 def forecast_out_of_service(table: FleetTable, view: InstanceView) -> ServiceForecast:
     """Return the forecast of taking an instance out of service. Raises NoEvidenceError without current data."""
-    target_agents = _select_agents_of(table, view)
-    return ServiceForecast(target_agents, forecast_campaign(table, target_agents))
+    facts = view.facts
+    if facts.kind is InstanceKind.AUTH:
+        # Also agents that it strands, and if it does not respond: requests reach them through their tunnels.
+        indices = np.flatnonzero(table.memory["last_auth"] == facts.index)
+        target_agents = TargetAgents(indices, f"of {facts.name}", (facts.id,), ConnectionKind.AUTH)
+        return ServiceForecast(target_agents, forecast_campaign(table, target_agents))
+    agents = find_proxy_agents(table, view)
+    target_agents = TargetAgents(
+        agents.remaining_agents, f"of {facts.name}", (facts.id,), ConnectionKind.TUNNEL
+    )
+    unreachable_text = (
+        describe_unreachable_agents(facts.name, len(agents.remaining_agents), len(agents.moved_agents))
+        if is_cut_off(view)
+        else ""
+    )
+    return ServiceForecast(target_agents, forecast_campaign(table, target_agents), unreachable_text)
+
+
+def is_cut_off(view: InstanceView) -> bool:
+    """Return whether an instance is a proxy that does not respond, so that its agents cannot be asked to move."""
+    return view.facts.kind is InstanceKind.PROXY and not is_responding(view)
 
 
 def plan_out_of_service(
@@ -73,7 +99,8 @@ def plan_out_of_service(
             actor,
             now,
             is_drained=True,
-            notes=_notes_of(facts.name, facts.kind, campaign),
+            notes=_notes_of(view, forecast),
+            affected_count=campaign.target_count,
             undone_change_id=undone_change_id,
         )
     question = f"Take {facts.name} out of service and move {format_agent_count(campaign.reconnect_count)}?"
@@ -84,7 +111,7 @@ def plan_out_of_service(
         after=document_of(view, is_drained=True),
         plan={
             "question": question,
-            "notes": _notes_of(facts.name, facts.kind, campaign),
+            "notes": _notes_of(view, forecast),
             **campaign_plan_of(table, forecast.target_agents, campaign, settings),
         },
         affected_count=campaign.target_count,
@@ -108,10 +135,21 @@ def plan_drain(
     *,
     is_drained: bool,
     notes: Sequence[str] = (),
+    affected_count: int | None = None,
     undone_change_id: int | None = None,
 ) -> Change:
-    """Plan to drain an instance without moving its agents, or to bring it back, and return the change."""
-    draft = _draft_drain(cluster, view, is_drained=is_drained, notes=notes, undone_change_id=undone_change_id)
+    """Plan to drain an instance without moving its agents, or to bring it back, and return the change.
+
+    `affected_count`: its agents; None: as many as it has now, or had when it last responded.
+    """
+    draft = _draft_drain(
+        cluster,
+        view,
+        is_drained=is_drained,
+        notes=notes,
+        affected_count=affected_count,
+        undone_change_id=undone_change_id,
+    )
     return engine.create_change(cluster, draft, actor, now)
 
 
@@ -123,12 +161,13 @@ def request_drain(
     clock: Callable[[], datetime],
     *,
     is_drained: bool,
+    affected_count: int | None = None,
 ) -> tuple[Change, Drain]:
     """Drain an instance without moving its agents, or bring it back, at once; return the change and its request.
 
-    `fleet.tasks.apply_drains` sends the request.
+    `fleet.tasks.apply_drains` sends the request. `affected_count`: as in `plan_drain`.
     """
-    draft = _draft_drain(cluster, view, is_drained=is_drained)
+    draft = _draft_drain(cluster, view, is_drained=is_drained, affected_count=affected_count)
     attempt = actor.create_attempt(
         _action_of(is_drained=is_drained),
         cluster,
@@ -215,6 +254,7 @@ def _draft_drain(
     *,
     is_drained: bool,
     notes: Sequence[str] = (),
+    affected_count: int | None = None,
     undone_change_id: int | None = None,
 ) -> ChangeDraft:
     name = view.facts.name
@@ -225,13 +265,15 @@ def _draft_drain(
         before=document_of(view, is_drained=is_drain_requested(cluster, view)),
         after=document_of(view, is_drained=is_drained),
         plan={"question": f"{title}?", "notes": list(notes or [_effect_of(view, is_drained=is_drained)])},
-        affected_count=view.agent_count if is_drained else 0,
+        affected_count=(view.agent_count if affected_count is None else affected_count) if is_drained else 0,
         undone_change_id=undone_change_id,
     )
 
 
 def _effect_of(view: InstanceView, *, is_drained: bool) -> str:
     name = view.facts.name
+    if is_drained and is_cut_off(view):
+        return _describe_late_drain(name)
     if not is_drained:
         return (
             f"{name} accepts new connections again. Agents move there only when they reconnect. To move some of them "
@@ -242,8 +284,15 @@ def _effect_of(view: InstanceView, *, is_drained: bool) -> str:
     return f"{name} accepts no new connections and keeps its tunnels."
 
 
-def _notes_of(name: str, kind: InstanceKind, forecast: CampaignForecast) -> list[str]:
+def _describe_late_drain(name: str) -> str:
+    return f"{name} accepts no new connections as soon as it responds."
+
+
+def _notes_of(view: InstanceView, service_forecast: ServiceForecast) -> list[str]:
     """Return what happens to the agents that a campaign cannot move."""
+    name, kind, forecast = view.facts.name, view.facts.kind, service_forecast.campaign
+    if service_forecast.unreachable_text:
+        return [_describe_late_drain(name), service_forecast.unreachable_text]
     notes = []
     if kind is InstanceKind.PROXY:
         notes.append(f"{name} accepts no new connections from the start of the change.")
@@ -261,16 +310,6 @@ def _notes_of(name: str, kind: InstanceKind, forecast: CampaignForecast) -> list
             f"{format_agent_count(forecast.skipped_count)} need not move: they stay reachable without {name}."
         )
     return notes
-
-
-def _select_agents_of(table: FleetTable, view: InstanceView) -> TargetAgents:
-    """Return the agents of an instance, stranded ones included."""
-    facts = view.facts
-    if facts.kind is InstanceKind.AUTH:
-        indices = np.flatnonzero(table.memory["last_auth"] == facts.index)
-        return TargetAgents(indices, f"of {facts.name}", (facts.id,), ConnectionKind.AUTH)
-    indices = np.unique(table.tunnel_agents[table.tunnel_proxies == facts.index]).astype(np.intp)
-    return TargetAgents(indices, f"of {facts.name}", (facts.id,), ConnectionKind.TUNNEL)
 
 
 def _action_of(*, is_drained: bool) -> AuditAction:

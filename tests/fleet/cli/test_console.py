@@ -56,7 +56,18 @@ INSTANCES = {
             "generation": 3,
             "drain": {"reason": "kernel update", "since": "2026-01-02T03:04:00Z"},
             "explanation": "It does not answer.",
-        }
+        },
+        {
+            "name": "proxy-2",
+            "state": "silent",
+            "address": "127.0.0.1:6",
+            "agent_count": 0,
+            "group": "",
+            "generation": 0,
+            "drain": None,
+            "is_drain_requested": True,
+            "explanation": "It does not answer.",
+        },
     ],
 }
 
@@ -120,6 +131,7 @@ def test_lists_show_names_and_reasons(fake: FakeConsole) -> None:
         "proxy-1 not responding 127.0.0.1:5 50 (last known) blue 3 kernel update It does not answer."
         in instances
     )
+    assert "proxy-2 not responding 127.0.0.1:6 0 requested It does not answer." in instances
 
 
 def test_lists_leave_out_unknown_values(fake: FakeConsole) -> None:

@@ -99,3 +99,40 @@ def test_deregistered_instance_is_refused(make_scenario: MakeScenario) -> None:
 def test_order_of_drain_and_campaign(kind: str, is_first: bool) -> None:
     """A draining auth would lose its agents at once, so it drains last."""
     assert service_plan.drains_first({"kind": kind}) is is_first
+
+
+@pytest.mark.parametrize(
+    ("agents", "affected_count", "note"),
+    [
+        (
+            {"a": {0, 1}, "b": {0, 2}, "c": {1}},
+            0,
+            "No agents are left to move: 2 agents that had a tunnel with proxy-0 have already connected elsewhere.",
+        ),
+        (
+            {"a": {0, 1}, "b": {0}, "c": {1}},
+            1,
+            (
+                "Refloat cannot reach the agents of proxy-0 (1 when last known), so it cannot move them. "
+                "1 agent that had a tunnel with proxy-0 has already connected elsewhere."
+            ),
+        ),
+        ({"c": {1}}, 0, "Refloat cannot reach the agents of proxy-0, so it cannot move them."),
+    ],
+)
+def test_plan_for_a_silent_proxy_moves_no_agents(
+    make_scenario: MakeScenario, agents: dict[str, set[int]], affected_count: int, note: str
+) -> None:
+    """Its last known tunnels are not live: agents that are connected elsewhere stay there."""
+    change = make_scenario(CampaignFleet(agents, silent_proxies={0})).plan("proxy-0")
+    assert (change.title, change.affected_count) == ("Drain proxy-0", affected_count)
+    assert not service_plan.has_campaign(change)
+    assert not change.campaign_agents.exists()
+    assert change.plan["notes"] == ["proxy-0 accepts no new connections as soon as it responds.", note]
+
+
+def test_plan_for_a_silent_auth_moves_its_agents(make_scenario: MakeScenario) -> None:
+    """Requests reach them through their tunnels; but not through a proxy that does not respond."""
+    fleet = CampaignFleet.on_auths(6, sick_auths={0}, silent_proxies={0})
+    change = make_scenario(fleet).plan("auth-0")
+    assert (change.plan["connection"], change.plan["reconnect_count"]) == ("auth", 4)
