@@ -38,6 +38,7 @@ from fleet.models.alerting import Channel
 from fleet.models.incidents import Incident, IncidentEvent
 from fleet.monitoring.columns import NO_INSTANCE, REASON_BITS
 from fleet.monitoring.evidence import ReconnectMode
+from fleet.monitoring.last_tunnels import describe_unreachable_agents
 from fleet.monitoring.state import StateError
 from fleet.monitoring.views import FleetTable
 from fleet.protocol.durations import format_readable
@@ -369,7 +370,7 @@ def reconnect_query_of(
         is_affecting = store.incident_of(row).affected_count > 0
         if cause_state is InstanceState.SILENT:
             # Only the proxy itself advises agents to leave it.
-            sentence = f"{row.cause_name} is not responding, so Refloat cannot advise agents to leave it."
+            sentence = describe_unreachable_agents(row.cause_name)
             return "", sentence if is_affecting else ""
         if cause_state is InstanceState.OK and not is_affecting:
             return "", ""

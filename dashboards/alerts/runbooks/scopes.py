@@ -19,6 +19,7 @@ from fleet.alerts.runbooks.finder import RunbookFinder, VersionUpdate
 from fleet.alerts.runbooks.new_versions import find_member_ids
 from fleet.alerts.runbooks.remedies import RemedyScope
 from fleet.changes.kinds import kind_of
+from fleet.changes.operations import drains
 from fleet.changes.policies import desired_state, planner
 from fleet.models.changes import Change
 from fleet.models.incidents import Incident
@@ -76,6 +77,7 @@ def read_scope(
             is_resolved=incident is not None and incident.state is IncidentState.RESOLVED,
             instance=view,
             table=None if table is None or table.stale else table,
+            is_drain_requested=view is not None and view.facts.id in drains.read_requested_ids(cluster),
             drifted_instances=_read_drifted_instances(cluster) if runbook is RunbookCause.DRIFT else (),
             undoable_change=_find_undoable_change(cluster),
             compare_at="" if row is None else _find_compare_moment(cluster, row.opened_at),

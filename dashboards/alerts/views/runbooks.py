@@ -5,7 +5,6 @@ docs/reference/alerts.md, "Runbooks".
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
@@ -38,7 +37,7 @@ from fleet.alerts.rules import RuleKind
 from fleet.alerts.runbooks import custom_texts
 from fleet.alerts.runbooks.choice import RUNBOOKS_BY_RULE_KIND, choose_runbook_of_rule_kind
 from fleet.alerts.runbooks.custom_texts import RunbookTextChangedError, RunbookTextError
-from fleet.alerts.runbooks.remedies import RemedyButton, find_buttons
+from fleet.alerts.runbooks.remedies import RemedyButton, RemedyScope, find_buttons, find_main_button
 from fleet.alerts.runbooks.texts import RUNBOOKS
 from fleet.models.access import Permission, has_permission
 from fleet.models.alerting import AlertRule, filter_applicable_to
@@ -59,8 +58,8 @@ class RemedyRow:
 
     button: RemedyButton
     sentence: str = ""
-    #: The first remedy that has a button: what helps most.
-    is_first: bool = False
+    #: Its button helps most.
+    is_main: bool = False
 
 
 @requires(Permission.VIEW_FLEET)
@@ -107,7 +106,7 @@ def runbook(request: HttpRequest, cause: str, cluster: str = DEFAULT_CLUSTER) ->
         "runbook": RUNBOOKS[runbook_cause],
         "scope": scope,
         "repair": None if view is None else read_repair(cluster, view.facts.id, now),
-        "rows": _remedy_rows_of(request, find_buttons(runbook_cause, scope.remedies), cluster),
+        "rows": _remedy_rows_of(request, runbook_cause, scope.remedies, cluster),
         "custom_text": custom_text,
         "paragraphs": [] if custom_text is None else split_paragraphs(custom_text.text),
         "owner_label": "" if custom_text is None else format_owner(custom_text.cluster),
@@ -229,10 +228,12 @@ def _live_context_of(cluster: str, now: float) -> dict[str, Any]:
         return {}
 
 
-def _remedy_rows_of(request: HttpRequest, buttons: Iterable[RemedyButton], cluster: str) -> list[RemedyRow]:
-    rows = [_remedy_row_of(request, button, cluster) for button in buttons]
-    first = next((row for row in rows if row.button.action is not None), None)
-    return [replace(row, is_first=row is first) for row in rows]
+def _remedy_rows_of(
+    request: HttpRequest, cause: RunbookCause, scope: RemedyScope, cluster: str
+) -> list[RemedyRow]:
+    rows = [_remedy_row_of(request, button, cluster) for button in find_buttons(cause, scope)]
+    main_button = find_main_button((row.button for row in rows), scope)
+    return [replace(row, is_main=row.button is main_button) for row in rows]
 
 
 def _remedy_row_of(request: HttpRequest, button: RemedyButton, cluster: str) -> RemedyRow:

@@ -5,7 +5,7 @@ docs/reference/alerts.md, "Runbooks".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from urllib.parse import quote, urlencode
 
@@ -28,9 +28,10 @@ from fleet.alerts.instance_causes import cause_of_instance
 from fleet.alerts.matchers import Matcher, escape_name, format_matchers
 from fleet.alerts.notifications import agents_path
 from fleet.alerts.runbooks.texts import RUNBOOKS, Remedy, RemedyAction
+from fleet.monitoring.last_tunnels import describe_unreachable_agents, find_proxy_agents
 from fleet.monitoring.views import FleetTable, InstanceView
 from fleet.vocabulary.incidents import Cause, CauseKind
-from fleet.vocabulary.instances import InstanceKind, InstanceState
+from fleet.vocabulary.instances import SICK_STATES, InstanceKind, InstanceState
 from fleet.vocabulary.runbooks import RunbookCause
 from fleet.vocabulary.verdicts import AFFECTED_STATES, State
 
@@ -47,6 +48,8 @@ class RemedyScope:
     #: The instance of the cause, and the newest round; None if not known.
     instance: InstanceView | None = None
     table: FleetTable | None = None
+    #: The last request of an operator drained the instance; it may not report that it drains yet.
+    is_drain_requested: bool = False
     #: Names of the failing instances of a cause that is not one instance.
     failing_names: tuple[str, ...] = ()
     #: Version that sets the affected agents apart; empty without one.
@@ -72,6 +75,25 @@ class RemedyButton:
 def find_buttons(runbook: RunbookCause, scope: RemedyScope) -> tuple[RemedyButton, ...]:
     """Return the remedies of a runbook in order, with their buttons."""
     return tuple(_find_button(remedy, runbook, scope) for remedy in RUNBOOKS[runbook].remedies)
+
+
+def find_main_button(buttons: Iterable[RemedyButton], scope: RemedyScope) -> RemedyButton | None:
+    """Return the button that helps most, the first one; None if nothing needs help.
+
+    Of an instance that is not failing, only to bring it back into service.
+    """
+    view = scope.instance
+    is_failing = view is None or view.state in SICK_STATES
+    is_drained = view is not None and (view.drain_request is not None or scope.is_drain_requested)
+    return next(
+        (
+            button
+            for button in buttons
+            if button.action is not None
+            and (is_failing or (is_drained and button.remedy.action is RemedyAction.CHANGE_SERVICE))
+        ),
+        None,
+    )
 
 
 def _find_button(remedy: Remedy, runbook: RunbookCause, scope: RemedyScope) -> RemedyButton:
@@ -128,7 +150,8 @@ def find_proxy_refusal(table: FleetTable, view: InstanceView) -> str:
     """Return why no campaign can move the agents of a proxy, as a sentence; empty if one can."""
     name = view.facts.name
     if view.state is InstanceState.SILENT:
-        return f"{name} is not responding, so Refloat cannot advise agents to leave it."
+        agents = find_proxy_agents(table, view)
+        return describe_unreachable_agents(name, len(agents.remaining_agents), len(agents.moved_agents))
     if not view.agent_count:
         return f"{name} has no agents to move."
     if not can_move_off_proxy(table, cause_of_instance(view)):
@@ -142,7 +165,7 @@ def _find_service_change(_: RunbookCause, scope: RemedyScope) -> HeadlineAction 
         return HeadlineAction("Choose an instance", _INSTANCES_PATH, ACT)
     if view.state is InstanceState.GONE:
         return f"{view.facts.name} was deregistered: it is out of service."
-    if view.drain_request is not None:
+    if view.drain_request is not None or scope.is_drain_requested:
         return bring_back_into_service(view.facts.name, view.facts.id)
     return take_out_of_service(view.facts.name, view.facts.id)
 

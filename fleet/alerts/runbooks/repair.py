@@ -23,7 +23,10 @@ def repair_steps_of(view: InstanceView, heartbeat_auth: str = "") -> tuple[str, 
         return (f"{name} is not failing: there is nothing to repair.",)
     return (
         _describe_repair(view, heartbeat_auth or "its auth"),
-        f"Refloat notices by itself, in the next round, that {name} is back, and resolves its incident.",
+        (
+            f"Refloat notices by itself, in the next round, that {name} is back. Its incident then recovers at once, "
+            "and resolves after its quiet time (5 min by default)."
+        ),
         _describe_removal(view),
     )
 

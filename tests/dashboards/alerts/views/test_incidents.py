@@ -168,7 +168,7 @@ def test_page_shows_the_state_history_of_an_instance(
     ("kind", "state", "expected"),
     [
         ("proxy", InstanceState.UNHEALTHY, ("proxy=proxy-1", "")),
-        ("proxy", InstanceState.SILENT, ("", "proxy-1 is not responding")),
+        ("proxy", InstanceState.SILENT, ("", "Refloat cannot reach the agents of proxy-1")),
         ("auth", InstanceState.SILENT, ("connection=auth&auth=auth-1", "")),
         ("backend", None, ("", "")),
     ],
@@ -188,7 +188,7 @@ def test_proxy_without_affected_agents_needs_no_campaign(incident: Incident) -> 
     """Its agents found other proxies by themselves, or it is OK again; an unhealthy one can still be left."""
     incident.cause_kind, incident.cause_name = "proxy", "proxy-1"
     table = FakeReader([State.HEALTHY] * 4, as_of=time.time()).table("default", time.time())
-    sentence = "proxy-1 is not responding, so Refloat cannot advise agents to leave it."
+    sentence = "Refloat cannot reach the agents of proxy-1, so it cannot move them."
     assert reconnect_query_of(incident, InstanceState.SILENT, table) == ("", sentence)
     assert reconnect_query_of(incident, InstanceState.OK, table) == ("proxy=proxy-1", "")
     incident.affected_count = 0

@@ -54,8 +54,18 @@ def test_drain_and_undrain(client: Client, path: str, tasks: list[str]) -> None:
     page = client.get(path).content.decode()
     assert "does not report that it is draining yet" in page
     assert "Bring proxy-1 back" in page
+    assert _row_texts_of(client) == (True, True)
     assert client.post(path, {"action": "bring-back", "reason": REASON}).status_code == 302
     assert not Drain.objects.get().is_drained
+    assert _row_texts_of(client) == (False, False)
+
+
+def _row_texts_of(client: Client) -> tuple[bool, bool]:
+    """Return whether Fleet now says of proxy-1 that a drain was requested, and links to bringing it back."""
+    page = client.get("/?part=instances").content.decode()
+    row = page.partition('data-instance="proxy-1"')[2].partition("</tr>")[0]
+    assert ("Bring back…" in row) is not ("Take out of service…" in row)
+    return "<b>Drain requested</b>" in row, "Bring back…" in row
 
 
 @pytest.mark.parametrize("reason", ["", "x", "x" * 201, "a\x01bc"])
@@ -96,6 +106,14 @@ def test_unhealthy_instance_is_not_shown_as_accepting_connections(
 ) -> None:
     """The page shows the same state as Fleet now."""
     assert "accepts new connections." in client.get(path).content.decode()
+    _silence_proxy_1(record)
+    page = client.get(path).content.decode()
+    assert "accepts new connections." not in page
+    assert "is not responding" in page
+
+
+def _silence_proxy_1(record: Writer) -> None:
+    """Conclude a round in which proxy-1 does not respond."""
     epoch, now = record.epoch("default"), time.time()
     assert epoch is not None
     (index,) = (place for place, facts in record.load_instances("default").items() if facts.name == "proxy-1")
@@ -107,9 +125,27 @@ def test_unhealthy_instance_is_not_shown_as_accepting_connections(
     )
     record.write_instances("default", epoch, resources={}, polls={index: silent}, probed_at=now)
     assert conclude(record, [State.HEALTHY] * 4, as_of=now)
-    page = client.get(path).content.decode()
-    assert "accepts new connections." not in page
-    assert "is not responding" in page
+
+
+def test_silent_proxy_is_only_drained(client: Client, path: str, record: Writer, tasks: list[str]) -> None:
+    """Refloat cannot reach its agents: page and runbook say so, no campaign is offered, none is made."""
+    _silence_proxy_1(record)
+    page = client.get(path)
+    sentence = page.context["unreachable_text"]
+    assert sentence.startswith("Refloat cannot reach the agents of proxy-1 (")
+    assert sentence in page.content.decode()
+    assert "as soon as it responds" in page.content.decode()
+    assert page.context["forecast"].reconnect_count == 0
+    assert "Reconnects" not in page.content.decode()
+    instance_id = path.split("/")[2]
+    runbook = f"/alerts/runbooks/proxy/?instance={instance_id}"
+    assert sentence in client.get(runbook).content.decode()
+    assert "Take proxy-1 out of service…" in client.get(runbook).content.decode()
+    assert client.post(path, {"action": "take-out", "move_agents": "no", "reason": REASON}).status_code == 302
+    change = Change.objects.get()
+    assert (change.title, change.state, tasks) == ("Drain proxy-1", "verifying", ["fleet.tasks.apply_drains"])
+    assert "Bring proxy-1 back into service…" in client.get(runbook).content.decode()
+    assert _row_texts_of(client) == (True, True)
 
 
 def _page_of(record: Writer, name: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fleet.alerts.instance_causes import cause_of_instance
-from fleet.alerts.runbooks.remedies import RemedyScope, find_buttons
+from fleet.alerts.runbooks.remedies import RemedyScope, find_buttons, find_main_button
 from fleet.alerts.runbooks.texts import RemedyAction
 from fleet.protocol.destination.health import DrainRequest
 from fleet.vocabulary.incidents import Cause, CauseKind
@@ -60,7 +60,10 @@ def test_every_runbook_has_buttons_without_an_incident(runbook: RunbookCause) ->
         (
             PROXY_1,
             {"proxy_1": SILENT},
-            ("", "proxy-1 is not responding, so Refloat cannot advise agents to leave it."),
+            (
+                "",
+                "Refloat cannot reach the agents of proxy-1 (2 when last known), so it cannot move them.",
+            ),
         ),
         (
             PROXY_1,
@@ -96,12 +99,42 @@ def test_service_change_matches_the_state_of_the_instance() -> None:
         scope, instance=replace(scope.instance, drain_request=DrainRequest("update", 1.0))
     )
     assert _button(RunbookCause.AUTH, action, drained_scope) == ("Bring auth-1 back into service", path)
+    # A frozen instance cannot confirm the drain that was requested.
+    assert _button(RunbookCause.AUTH, action, replace(scope, is_drain_requested=True)) == (
+        "Bring auth-1 back into service",
+        path,
+    )
     gone_scope = _scope_of(AUTH_1, auth_1=DEREGISTERED)
     assert _button(RunbookCause.AUTH, action, gone_scope) == (
         "",
         "auth-1 was deregistered: it is out of service.",
     )
     assert _button(RunbookCause.AUTH, action, RemedyScope()) == ("Choose an instance", "/#instances")
+
+
+@pytest.mark.parametrize(
+    ("condition", "is_drain_requested", "expected"),
+    [
+        (NOT_SERVING, False, "Reconnect agents of proxy-1"),
+        (SILENT, False, "Take proxy-1 out of service"),
+        (SILENT, True, "Bring proxy-1 back into service"),
+        ({}, False, ""),
+        ({}, True, "Bring proxy-1 back into service"),
+    ],
+)
+def test_main_button_of_an_instance(
+    condition: Mapping[str, Any], is_drain_requested: bool, expected: str
+) -> None:
+    """An instance that is not failing needs nothing but to come back into service."""
+    scope = replace(_scope_of(PROXY_1, proxy_1=condition), is_drain_requested=is_drain_requested)
+    button = find_main_button(find_buttons(RunbookCause.PROXY, scope), scope)
+    assert ("" if button is None or button.action is None else button.action.label) == expected
+
+
+def test_main_button_without_an_instance_is_the_first() -> None:
+    buttons = find_buttons(RunbookCause.PROXY, RemedyScope())
+    assert find_main_button(buttons, RemedyScope()) is next(button for button in buttons if button.action)
+    assert find_main_button((), RemedyScope()) is None
 
 
 @pytest.mark.parametrize(

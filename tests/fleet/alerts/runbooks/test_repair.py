@@ -49,7 +49,10 @@ def test_repair_begins_with_what_the_polls_found(changes: Mapping[str, Any], fir
     """Then what happens when the instance is back, and when it is gone for good."""
     first, second, last = repair_steps_of(table_with(proxy_1=changes).instances[PROXY_1], "auth-1")
     assert first == first_step
-    assert "that proxy-1 is back" in second
+    assert second == (
+        "Refloat notices by itself, in the next round, that proxy-1 is back. Its incident then recovers at once, "
+        "and resolves after its quiet time (5 min by default)."
+    )
     assert last.startswith(
         "Otherwise there is nothing to do" if changes is DEREGISTERED else "If proxy-1 is gone for good"
     )
