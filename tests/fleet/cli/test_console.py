@@ -59,6 +59,7 @@ INSTANCES = {
         },
         {
             "name": "proxy-2",
+            "kind": "proxy",
             "state": "silent",
             "address": "127.0.0.1:6",
             "agent_count": 0,
@@ -131,7 +132,7 @@ def test_lists_show_names_and_reasons(fake: FakeConsole) -> None:
         "proxy-1 not responding 127.0.0.1:5 50 (last known) blue 3 kernel update It does not answer."
         in instances
     )
-    assert "proxy-2 not responding 127.0.0.1:6 0 requested It does not answer." in instances
+    assert "proxy-2 not responding 127.0.0.1:6 0 (last known) requested It does not answer." in instances
 
 
 def test_lists_leave_out_unknown_values(fake: FakeConsole) -> None:
