@@ -12,7 +12,9 @@ from typing import Annotated, Any
 from allauth.core.exceptions import ReauthenticationRequired
 from csp.constants import UNSAFE_INLINE
 from csp.decorators import csp_update
+from django.conf import settings
 from django.contrib.auth.models import User
+from django.core.exceptions import RequestDataTooBig
 from django.db import OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from ninja import NinjaAPI, Query
@@ -332,6 +334,13 @@ def _on_http_error(request: HttpRequest, error: Any) -> HttpResponse:
     # Ninja's own text for a body that is not JSON.
     texts = {"Cannot parse request body": "The request body is not valid JSON."}
     return _create_problem_response(request, error.status_code, texts.get(str(error), str(error)))
+
+
+@api.exception_handler(RequestDataTooBig)
+def _on_large_body(request: HttpRequest, _error: Any) -> HttpResponse:
+    return _create_problem_response(
+        request, 400, f"The request body has more than {settings.DATA_UPLOAD_MAX_MEMORY_SIZE:,} bytes."
+    )
 
 
 @api.exception_handler(Http404)

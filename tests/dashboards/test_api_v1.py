@@ -358,3 +358,14 @@ def test_names_of_operations_do_not_follow_files() -> None:
         "plan_networking_change",
         "retire_agent",
     } <= names
+
+
+def test_body_that_is_too_large_is_a_problem_in_json(client: Client, person: MakeUser) -> None:
+    """Not Django's page for browsers."""
+    scopes = [Permission.VIEW_FLEET, Permission.CHANGE_CONFIG]
+    _, secret = create_token(person("admin"), "test", scopes, lifetime=timedelta(days=1), now=timezone.now())
+    bearer = {"Authorization": f"Bearer {secret}"}
+    body = '{"document": "' + "x" * 3_000_000 + '"}'
+    response = client.post("/api/v1/alerting/plan", body, content_type="application/json", headers=bearer)
+    assert response.status_code == 400
+    assert response.json()["detail"] == "The request body has more than 2,621,440 bytes."

@@ -87,11 +87,11 @@ def test_demo_serves_its_page_outside_a_checkout(environment: Path, tmp_path: Pa
     state = tmp_path / "data" / "refloat"
     with _run_refloat(
         environment, tmp_path / "data", "demo", "--port", str(find_free_port()), "--agents", "20"
-    ) as output:
+    ):
         eventually_sync(lambda: (state / "demo.json").exists(), seconds=_PATIENCE)
         demo = json.loads((state / "demo.json").read_text())
+        eventually_sync(lambda: "<title>" in _read(f"{demo['url']}accounts/login/"), seconds=_PATIENCE)
         sign_in = _read(f"{demo['url']}accounts/login/")
-        assert "<title>" in sign_in, output.read_text()
         styles = re.findall(r'href="(/static/[^"]+\.css)"', sign_in)
         assert styles
         assert all(_read(demo["url"].rstrip("/") + style) for style in styles)
