@@ -224,8 +224,8 @@ def decide_admission(
         and now - canaries_finished_at < settings.soak_seconds
     ):
         follow_at = format_clock_time(canaries_finished_at + settings.soak_seconds)
-        result = _describe_canary_result(counts, started_count, resumed_by)
-        return Admission(0, 0.0, f"{result}; the others follow at {follow_at}")
+        clause = _describe_canary_result(counts, started_count, resumed_by)
+        return Admission(0, 0.0, f"{clause}; the others follow at {follow_at}")
     per_second = settings.rate_per_minute / 60
     credit = min(credit + max(elapsed_seconds, 0.0) * per_second, max(1.0, per_second * _BURST_SECONDS))
     agent_count = min(int(credit), counts.pending_count)
@@ -241,8 +241,8 @@ def _describe_canary_result(counts: CampaignCounts, canary_count: int, resumed_b
     if not counts.failed_count:
         return f"{_describe_first_agents(canary_count)} succeeded"
     share = "" if canary_count == 1 else f"{counts.failed_count:,} of "
-    result = f"{share}{_describe_first_agents(canary_count)} failed"
-    return f"{result}; resumed by {resumed_by}" if resumed_by else result
+    clause = f"{share}{_describe_first_agents(canary_count)} failed"
+    return f"{clause}; resumed by {resumed_by}" if resumed_by else clause
 
 
 def find_abort_reason(
