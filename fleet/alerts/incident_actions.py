@@ -79,17 +79,20 @@ def acknowledge(row: Incident, actor_name: str, now: float, console_url: str = "
     )
     incident = store.incident_of(row)
     notification = Notification(NotificationKind.ACKNOWLEDGED, incident, now, incident.notification_count)
-    deliveries = Delivery.objects.filter(incident=row, channel__kind__in=KINDS_ACCEPTING_ACKNOWLEDGEMENTS)
-    notified_channel_ids = set(deliveries.values_list("channel", flat=True))
+    deliveries = Delivery.objects.filter(
+        incident=row,
+        channel__enabled=True,
+        channel__kind__in=KINDS_ACCEPTING_ACKNOWLEDGEMENTS,
+        channel__cluster__in=("", row.cluster_id),
+    )
     planned_receivers = plan_receivers(
         match_routes(store.read_routes(row.cluster_id), incident), incident, notification.kind, now
     )
+    # Whoever was notified, whatever the routes are now: the severity may have dropped, and with it the route.
     notified_receivers = {
-        channel: schedule
-        for channel, schedule in planned_receivers.items()
-        if channel in notified_channel_ids
+        channel: planned_receivers.get(channel, (now, ""))
+        for channel in deliveries.order_by().values_list("channel", flat=True).distinct()
     }
-    # A message is updated where it is, whatever the routes are now.
     notified_receivers |= store.plan_update_receivers(row, KINDS_UPDATING_IN_PLACE, planned_receivers, now)
     payload = _payload_of_action(notification, row, console_url)
     store.enqueue_deliveries(row, notification.kind, notification.key, payload, notified_receivers, now)

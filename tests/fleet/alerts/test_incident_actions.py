@@ -55,6 +55,20 @@ def test_acknowledgement_is_sent_once_to_channels_that_support_it(incident: Inci
         incident_actions.add_note(incident, "ada", "  ", 14.0)
 
 
+def test_acknowledgement_reaches_a_channel_that_the_route_no_longer_has(incident: Incident) -> None:
+    """A critical incident that became a warning left the route of the pager, whose alert is still open."""
+    pager = Channel.objects.create(name="pager", kind="pagerduty")
+    silent = Channel.objects.create(name="off", kind="pagerduty", enabled=False)
+    for channel in (pager, silent):
+        Delivery.objects.create(
+            channel=channel, incident=incident, key="k", kind="firing", payload={}, created_at=1.0,
+            next_attempt_at=1.0, sent_at=2.0,
+        )  # fmt: skip
+    assert incident_actions.acknowledge(incident, "ada", 10.0)
+    (delivery,) = Delivery.objects.filter(kind="acknowledged")
+    assert (delivery.channel, delivery.next_attempt_at) == (pager, 10.0)
+
+
 def test_test_notification_is_sent_once_and_holds_back_nothing() -> None:
     """A failed test is over: later notifications of the channel are not delayed by it."""
     channel = Channel.objects.create(name="ops", kind="webhook")
