@@ -7,18 +7,14 @@ docs/reference/access.md, "The first administrator".
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Any
 
 from django.contrib.auth.models import User
-from django.contrib.auth.password_validation import validate_password
 from django.core import signing
-from django.core.exceptions import ValidationError
 from django.db import transaction
 
-from fleet.audit import Attempt, write_entry
-from fleet.models.access import set_role
+from fleet.audit import RequestActor
 from fleet.models.clusters import Cluster, ensure_default_cluster
-from fleet.vocabulary.actions import AuditAction, AuditOutcome
+from fleet.users import create_user
 from fleet.vocabulary.changes import Actor, ActorKind
 
 #: How long a link works.
@@ -59,26 +55,5 @@ def create_administrator(
         Cluster.objects.select_for_update().get(pk=ensure_default_cluster().pk)
         if not needs_administrator():
             raise SetUpAlreadyError("an administrator exists already. Sign in")
-        user = User(username=username, email=email)
-        user.full_clean(exclude=["password"])
-        _check_password(password, user)
-        user.set_password(password)
-        user.save()
-        set_role(user, _ROLE)
-        values: dict[str, Any] = {"roles": [_ROLE], "clusters": [], "active": True}
-        attempt = Attempt(
-            Actor(ActorKind.SYSTEM, "setup link"),
-            AuditAction.USER_CREATE,
-            subject=user.get_username(),
-            after=values,
-            request_id=request_id,
-        )
-        write_entry(attempt, AuditOutcome.SUCCEEDED, now)
-    return user
-
-
-def _check_password(password: str, user: User) -> None:
-    try:
-        validate_password(password, user)
-    except ValidationError as error:
-        raise ValidationError({"password": error.messages}) from error
+        actor = RequestActor(Actor(ActorKind.SYSTEM, "setup link"), request_id)
+        return create_user(username, password, _ROLE, actor, now=now, email=email)

@@ -7,7 +7,6 @@ import re
 from pathlib import Path
 
 import pytest
-from django.conf import settings as django_settings
 from django.templatetags.static import static
 from django.test import AsyncClient, Client
 from pytest_django import Settings
@@ -16,6 +15,7 @@ from dashboards import static_assets
 from dashboards.static_assets import Asset, StaticAssets
 from tests.dashboards.conftest import MakeUser
 from tests.fakes.reader import FakeReader
+from tests.meta.house import ROOT
 
 _PAGE_SCRIPT = "dashboards/js/page.js"
 _HASHED_URL = re.compile(r"/static/[0-9a-f]{16}/[\w./-]+")
@@ -191,7 +191,7 @@ def test_page_loads_what_it_uses(
         assert (response.status_code, "immutable" in response["Cache-Control"]) == (200, True), url
 
 
-_TEMPLATES = sorted((django_settings.BASE_DIR / "templates").rglob("*.html"))
+_TEMPLATES = sorted((ROOT / "templates").rglob("*.html"))
 
 
 @pytest.mark.parametrize("template", _TEMPLATES, ids=lambda path: path.name)

@@ -8,7 +8,6 @@ import sys
 from typing import Any
 
 from django.contrib.auth.models import User
-from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError, CommandParser
 from django.utils import timezone
@@ -16,7 +15,8 @@ from typing_extensions import override
 
 from fleet.audit import shell_actor_of, write_entry
 from fleet.management.base_command import ConsoleCommand
-from fleet.models.access import ROLES, ClusterLimit, end_sessions, set_role
+from fleet.models.access import ROLES, end_sessions, set_role
+from fleet.users import audit_values_of, create_user
 from fleet.vocabulary.actions import AuditAction, AuditOutcome
 
 
@@ -71,31 +71,30 @@ class Command(ConsoleCommand):
             )
         entered_password = sys.stdin.readline().rstrip("\n") if options["password_stdin"] else ""
         password = entered_password or secrets.token_urlsafe(12)
-        user = User(username=username, email=options["email"])
         try:
-            user.full_clean(exclude=["password"])
-            validate_password(password, user)
+            create_user(
+                username,
+                password,
+                options["role"],
+                shell_actor_of("user"),
+                now=timezone.now(),
+                email=options["email"],
+                clusters=options["cluster"],
+            )
         except ValidationError as error:
             raise CommandError(" ".join(error.messages), returncode=2) from error
-        user.set_password(password)
-        user.save()
-        set_role(user, options["role"])
-        ClusterLimit.objects.bulk_create(
-            ClusterLimit(user=user, cluster=cluster) for cluster in dict.fromkeys(options["cluster"])
-        )
-        _record_action(AuditAction.USER_CREATE, user, None, _audit_values_of(user))
         self.stdout.write(f"{username} created with role {options['role']}" if entered_password else password)
 
     def _set_role(self, options: dict[str, Any]) -> None:
         user = _require_user(options["username"])
-        before = _audit_values_of(user)
+        before = audit_values_of(user)
         set_role(user, options["role"])
-        _record_action(AuditAction.USER_ROLE, user, before, _audit_values_of(user))
+        _record_action(AuditAction.USER_ROLE, user, before, audit_values_of(user))
         self.stdout.write(f"{user} has role {options['role']}")
 
     def _set_active(self, options: dict[str, Any]) -> None:
         user = _require_user(options["username"])
-        before = _audit_values_of(user)
+        before = audit_values_of(user)
         user.is_active = options["subcommand"] == "enable"
         user.save(update_fields=["is_active"])
         if not user.is_active:
@@ -104,7 +103,7 @@ class Command(ConsoleCommand):
             AuditAction.USER_ENABLE if user.is_active else AuditAction.USER_DISABLE,
             user,
             before,
-            _audit_values_of(user),
+            audit_values_of(user),
         )
         self.stdout.write(f"{user} is {'enabled' if user.is_active else 'disabled'}")
 
@@ -136,14 +135,6 @@ def _require_user(username: str) -> User:
     if user is None:
         raise CommandError(f"User {username} was not found. `user list` shows all users.", returncode=2)
     return user
-
-
-def _audit_values_of(user: User) -> dict[str, Any]:
-    return {
-        "roles": sorted(set(user.groups.values_list("name", flat=True)) & set(ROLES)),
-        "clusters": sorted(user.cluster_limits.values_list("cluster", flat=True)),
-        "active": user.is_active,
-    }
 
 
 def _record_action(action: AuditAction, user: User, before: Any, after: Any) -> None:
