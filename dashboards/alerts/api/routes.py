@@ -232,7 +232,8 @@ def list_routes(request: HttpRequest, cluster: str) -> Any:
 def create_route(request: HttpRequest, cluster: str, body: CreateRouteRequest) -> Any:
     """Create a notification route.
 
-    Without `parent`, it is below the only root route; without one, or with `is_root`, it is a root route.
+    Without `parent`, the route is placed below the only root route. With `is_root`, or if there is no root route yet,
+    it becomes a root route.
     """
     row = Route(cluster=require_new_owner(request, cluster, body.scope), min_severity=int(Severity.CRITICAL))
     roots = list(filter_applicable_to(Route.objects.filter(parent=None), cluster)[:2])

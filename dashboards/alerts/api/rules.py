@@ -124,17 +124,9 @@ class RulesResponse(Schema):
     """Rules of the cluster and of the whole installation."""
 
 
-class RuleFields(RequestBody):
-    """New values of an alert rule. What is left out does not change."""
+class FiringFields(Schema):
+    """When a rule fires, and when its incident resolves."""
 
-    name: Name | None = None
-    """Name of the rule."""
-    kind: _KindName | None = None
-    """Condition of the rule."""
-    severity: SeverityName | None = None
-    """Severity of its incidents: `info`, `warning` or `critical`."""
-    is_enabled: bool | None = None
-    """Whether the rule is evaluated."""
     min_count: _Count | None = None
     """Minimum number of agents."""
     min_share: _Share | None = None
@@ -147,6 +139,19 @@ class RuleFields(RequestBody):
     """Time that the rule must match before it fires."""
     recover_seconds: _Seconds | None = None
     """Time without findings after which the incident resolves."""
+
+
+class RuleFields(RequestBody, FiringFields):
+    """New values of an alert rule. What is left out does not change."""
+
+    name: Name | None = None
+    """Name of the rule."""
+    kind: _KindName | None = None
+    """Condition of the rule."""
+    severity: SeverityName | None = None
+    """Severity of its incidents: `info`, `warning` or `critical`."""
+    is_enabled: bool | None = None
+    """Whether the rule is evaluated."""
     group_wait_seconds: _Seconds | None = None
     """Grouping wait before the first notification."""
     group_interval_seconds: _Seconds | None = None
@@ -177,21 +182,8 @@ class ChangeRuleRequest(RuleFields):
     """Version that the change is based on: 409 if somebody changed the rule since. Empty: any."""
 
 
-class BacktestParameters(QueryParameters):
+class BacktestParameters(QueryParameters, FiringFields):
     """Values to try instead of those of the rule."""
-
-    min_count: _Count | None = None
-    """Minimum number of agents."""
-    min_share: _Share | None = None
-    """Minimum share of agents, 0 to 1."""
-    agent_set: _AgentSet | None = None
-    """Only agents of this agent set count; empty: all agents."""
-    pending_rounds: _Count | None = None
-    """Number of consecutive polls that the rule must match before it fires."""
-    pending_seconds: _Seconds | None = None
-    """Time that the rule must match before it fires."""
-    recover_seconds: _Seconds | None = None
-    """Time without findings after which the incident resolves."""
 
 
 class BacktestPeriod(Schema):

@@ -88,7 +88,7 @@ def runbook(request: HttpRequest, cause: str, cluster: str = DEFAULT_CLUSTER) ->
     Template `dashboards/runbook.html`: `cause` (RunbookCause), `runbook` (Runbook), `scope` (RunbookScope), `repair`
     (InstanceRepair or None), `rows` (RemedyRow), `custom_text` (RunbookText or None) with `paragraphs` and
     `owner_label`, `edit_scope` (`?scope=` of its form, or empty) or `edit_refusal`, `scope_query`: end of the query of
-    that form, `custom_runbook`, `rules`, `other_causes`, `missing`: what was not found, as a sentence or empty;
+    that form, `custom_runbook`, `rules`, `other_causes`, `unknown_text`: what was not found, as a sentence or empty;
     presenters.live_page_context_of.
     """
     if cause not in set(RunbookCause):
@@ -116,7 +116,7 @@ def runbook(request: HttpRequest, cause: str, cluster: str = DEFAULT_CLUSTER) ->
         "rules": _rules_of(runbook_cause, cluster),
         "other_causes": [other_cause for other_cause in RunbookCause if other_cause is not runbook_cause],
         "scope_query": _query_of(request),
-        "missing": _describe_missing(scope, incident_text, instance_id),
+        "unknown_text": _describe_unknown(scope, incident_text, instance_id),
     }  # fmt: skip
     return render(request, "dashboards/runbook.html", _live_context_of(cluster, now) | context)
 
@@ -269,7 +269,7 @@ def _rules_of(cause: RunbookCause, cluster: str) -> list[AlertRule]:
     return list(filter_applicable_to(AlertRule.objects.filter(kind__in=kinds), cluster))
 
 
-def _describe_missing(scope: RunbookScope, incident_text: str, instance_id: str) -> str:
+def _describe_unknown(scope: RunbookScope, incident_text: str, instance_id: str) -> str:
     """Return what the address names and Refloat does not know, as a sentence; empty if there is nothing."""
     if incident_text and scope.row is None:
         return "This incident was not found in this cluster. The runbook applies to any incident."

@@ -207,7 +207,7 @@ def _format_time(value: time | None) -> str | None:
 
 
 def day_field(name: str) -> FieldSpec:
-    """Return a field with a date; without one, a new object has that of today."""
+    """Return a field with a date. A new object without that field gets the date of today."""
 
     def parse(value: Any) -> date:
         if isinstance(value, str):

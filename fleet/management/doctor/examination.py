@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeVar
 
 from django.core.checks import CheckMessage
 from django.db import DatabaseError
@@ -40,6 +41,7 @@ from fleet.transport.tls import TLSFiles
 logger = logging.getLogger(__name__)
 
 _NO_DATABASE = "The database cannot be used."
+Rows = TypeVar("Rows")
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,26 +206,38 @@ class Examination:
         return {DEFAULT_CLUSTER: True}
 
     def _check_alerting(self) -> Iterator[CheckFinding]:
-        if not self.is_database_usable:
-            yield skip("alerting", _NO_DATABASE)
-            return
-        try:
-            evaluations = process_checks.read_evaluations()
-        except DatabaseError as problem:
-            yield skip("alerting", f"The time of the last evaluation cannot be read: {problem}.")
-            return
-        yield from process_checks.check_evaluations(evaluations, self._clock())
+        return self._check_rows(
+            "alerting",
+            "The time of the last evaluation",
+            process_checks.read_evaluations,
+            lambda evaluations: process_checks.check_evaluations(evaluations, self._clock()),
+        )
 
     def _check_channels(self) -> Iterator[CheckFinding]:
+        return self._check_rows(
+            "channel-deliveries",
+            "The list of channels",
+            channel_checks.read_channels,
+            lambda channels: channel_checks.check_channels(channels, self._facts.public_url, self._clock()),
+        )
+
+    def _check_rows(
+        self,
+        name: str,
+        subject: str,
+        read: Callable[[], Rows],
+        check: Callable[[Rows], Iterable[CheckFinding]],
+    ) -> Iterator[CheckFinding]:
+        """Check what the database has, or say why that check is skipped. `subject`: what is read, for that sentence."""
         if not self.is_database_usable:
-            yield skip("channel-deliveries", _NO_DATABASE)
+            yield skip(name, _NO_DATABASE)
             return
         try:
-            channels = channel_checks.read_channels()
+            rows = read()
         except DatabaseError as problem:
-            yield skip("channel-deliveries", f"The channels cannot be read: {problem}.")
+            yield skip(name, f"{subject} cannot be read: {problem}.")
             return
-        yield from channel_checks.check_channels(channels, self._facts.public_url, self._clock())
+        yield from check(rows)
 
 
 def _is_database_usable(findings: Sequence[CheckFinding]) -> bool:
