@@ -9,6 +9,7 @@
 
    When a form of a dialog has done its work, the document gets the event "dialog-done". */
 
+import { enableFillButtons } from "./fields.js";
 import { adoptTimes, announce, parsePage } from "./page.js";
 
 /** The console answers a redirect to a request with this header in another header: see dashboards/middleware.py. */
@@ -83,6 +84,7 @@ function readPage({ page, url, isError }) {
   }
   for (const form of body.querySelectorAll("form:not([action])")) form.action = url;
   separateIds(body);
+  enableFillButtons(body);
   return { title, body, isWide: source.dataset.dialogBody === "wide" };
 }
 

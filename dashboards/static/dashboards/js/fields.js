@@ -4,7 +4,8 @@
                       whose forecast replaces the errors
    data-until-edit    a notice about the submitted values, which an edit removes
    data-current       the stored value of a field, which is marked where it differs
-   data-fill          a button that fills in its value; it is pressed while the field has that value
+   data-fill          a button that fills in its value; it is pressed while the field has that value. Pages have it
+                      disabled: a click before this script runs would do nothing
    .choice            text typed in a choice selects it, and another choice discards the text */
 
 const TEXT_FIELDS = "input:not([type=radio], [type=checkbox], [type=hidden]), textarea";
@@ -88,6 +89,11 @@ document.addEventListener("input", ({ target }) => {
   if (field !== null) markFilled(field);
 });
 
+/** Enable the buttons of a part of the page that need this script. */
+export function enableFillButtons(part) {
+  for (const button of part.querySelectorAll("[data-fill]")) button.disabled = false;
+}
+
 document.addEventListener("click", ({ target }) => {
   const button = target.closest("[data-fill]");
   if (button === null) return;
@@ -96,3 +102,6 @@ document.addEventListener("click", ({ target }) => {
   if (input.rows) input.rows = Math.max(2, input.value.split("\n").length);
   input.dispatchEvent(new Event("input", { bubbles: true }));
 });
+
+enableFillButtons(document);
+document.addEventListener("refreshed", () => enableFillButtons(document));

@@ -240,11 +240,11 @@ def test_form_shows_the_values_in_effect_and_the_usual_values(page: Client) -> N
         DesiredPolicy.objects.create(cluster_id="default", target=target, name=AUTH_TTL_VARIABLE, value=value)
     html = page.get("/policies/auth/").content.decode()
     assert '<b>1 min</b> (env) <span class="quiet">auth-2</span>' in html
-    assert 'data-fill="1 min" aria-pressed="false">1 min</button>' in html
+    assert 'data-fill="1 min" aria-pressed="false" disabled>1 min</button>' in html
     assert ">Reconnect, with health check (failover on)</button>" in html
     own = page.get("/policies/auth-id-2/").content.decode()
     assert "<dt>Inherited</dt><dd><b>5 min</b></dd>" in own
-    assert 'data-fill="1 min" aria-pressed="true">1 min</button>' in own
+    assert 'data-fill="1 min" aria-pressed="true" disabled>1 min</button>' in own
     assert 'data-current="1 min"' in own
     assert "field-changed" not in own
     form = {"revision": "", AUTH_TTL_VARIABLE: "2 min", "preview": "1"}
