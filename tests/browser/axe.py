@@ -20,6 +20,8 @@ _WIDTH_RULES = ["color-contrast", "scrollable-region-focusable", "target-size", 
 
 async def find_violations(page: Page, kind: str, values: list[str]) -> list[Any]:
     """Return axe's violations of these rules or tags, as (rule, element)."""
+    # A page that is still being parsed has no headings and landmarks yet.
+    await page.wait_for_load_state("domcontentloaded")
     await page.evaluate(_SETTLED)
     if not await page.evaluate("'axe' in window"):
         await page.evaluate(_AXE)

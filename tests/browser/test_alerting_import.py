@@ -52,7 +52,7 @@ async def test_file_is_previewed_mended_and_applied(visit: Visit, tmp_path: Path
     )
     await accessible_everywhere(page)
     assert await page.input_value("#id_document") == file.read_text()
-    file.write_text(file.read_text().replace("90", "90 min"))
+    file.write_text(file.read_text().replace("interval: 90", "interval: 90 min"))
     await page.set_input_files("#id_file", file)
     await page.get_by_role("button", name="Preview import").click()
     table = page.get_by_role("region", name="Changed values")
