@@ -73,10 +73,12 @@ def live_settings(settings: Settings, valkey_url: str, prefix: str) -> Settings:
 
 @pytest.fixture
 def record(live_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Writer]:
-    """A real record of four agents, as fresh as now, that the console reads."""
+    """A real record of four agents that the console reads. Its clock stands still: a slow test makes nothing stale."""
+    now = time.time()
+    monkeypatch.setattr(record_reader, "current_time", lambda: now)
     redis = connect(live_settings.REDIS_URL)
     writer = Writer(redis, live_settings.REFLOAT_PREFIX)
-    fill(writer, [State.HEALTHY, State.HEALTHY, State.STRANDED, State.AT_RISK], as_of=time.time())
+    fill(writer, [State.HEALTHY, State.HEALTHY, State.STRANDED, State.AT_RISK], as_of=now)
     reader = open_reader(live_settings.REDIS_URL, live_settings.REFLOAT_PREFIX)
     monkeypatch.setattr(record_reader, "reader", lambda: reader)
     yield writer
