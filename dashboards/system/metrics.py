@@ -84,9 +84,9 @@ class FleetCollector(Collector):
             stale.add_metric((header.cluster,), float(header.stale))
             if header.as_of is not None:
                 age.add_metric((header.cluster,), max(0.0, self._now - header.as_of))
-        for cluster, count in hub.count_sockets().items():
-            if cluster in self._clusters:
-                websockets.add_metric((cluster,), count)
+        socket_counts = hub.count_sockets()
+        for cluster in self._clusters:
+            websockets.add_metric((cluster,), socket_counts.get(cluster, 0))
         yield from (agents, age, stale, reachable, websockets)
         yield from _collect_instance_metrics(self._clusters, self._now)
         yield from _collect_alert_metrics(self._clusters, include_installation=self._include_installation)
