@@ -2,14 +2,14 @@
 # Find or make the programs that Refloat is tested and measured against: `peers.sh [NAME …]`, all of them without a name.
 #   go        the programs of openconfig/grpctunnel, h2spec, a client and servers of grpc-go, built with the machine's Go
 #   openssh   ssh and sshd
-#   curl, prometheus-alertmanager, prometheus-blackbox-exporter, haproxy, nginx
+#   systemd-analyze, curl, prometheus, prometheus-alertmanager, prometheus-blackbox-exporter, haproxy, nginx, caddy
 # As root on Debian, what is missing is installed, and never started. Who is not root is told what to install; the tests
 # that need it are skipped, and name it. In CI, root without a program is a failure.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 built="$PWD/var/peers"
-PACKAGES=(curl prometheus-alertmanager prometheus-blackbox-exporter haproxy nginx)
+PACKAGES=(curl prometheus prometheus-alertmanager prometheus-blackbox-exporter haproxy nginx caddy)
 [ $# -gt 0 ] || set -- go openssh "${PACKAGES[@]}"
 failed=0
 

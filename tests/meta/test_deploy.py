@@ -31,9 +31,12 @@ def _flags(argv: tuple[str, ...] | list[str]) -> dict[str, str]:
     return flags
 
 
+def _console_programs() -> list[programs.Program]:
+    return list(programs.create_console_programs(Path("home"), "127.0.0.1", 8000))
+
+
 def _service_environments() -> dict[str, dict[str, str]]:
-    console = programs.create_console_programs(Path("home"), "127.0.0.1", 8000)
-    return {program.name.removeprefix("worker-"): _flags(program.argv) for program in console}
+    return {program.name.removeprefix("worker-"): _flags(program.argv) for program in _console_programs()}
 
 
 def _unit(name: str, instance: str = "") -> dict[str, str]:
@@ -81,9 +84,42 @@ def test_compose_names_settings_that_exist() -> None:
 def test_unit_is_started_again_for_ever(unit: Path) -> None:
     """systemd gives a service up after five starts in 10 s, unless the unit says otherwise."""
     head, _, service = unit.read_text().partition("[Service]")
+    ends_by_itself = "Type=oneshot" in service.splitlines()
 
     assert "StartLimitIntervalSec=0" in head.splitlines()
-    assert "Restart=always" in service.splitlines()
+    assert f"Restart={'on-failure' if ends_by_itself else 'always'}" in service.splitlines()
+
+
+@pytest.mark.parametrize("unit", sorted((_DEPLOY / "systemd").glob("*.service")), ids=lambda unit: unit.name)
+def test_unit_gets_the_shared_limits(unit: Path) -> None:
+    """By its name: systemd reads `refloat-.service.d` for each unit that begins so. It does not run as root."""
+    assert (_DEPLOY / "systemd/refloat-.service.d/hardening.conf").exists()
+    assert unit.name.startswith("refloat-")
+    assert "User=refloat" in unit.read_text().splitlines()
+
+
+def test_target_starts_every_part_of_the_console() -> None:
+    """And nothing twice: the whole console in one service is its alternative."""
+    target = (_DEPLOY / "systemd/refloat.target").read_text()
+    started = re.search(r"^Wants=(.*)$", target, re.MULTILINE)
+
+    assert started is not None
+    assert {name.removesuffix(".service").removeprefix("refloat-") for name in started[1].split()} == {
+        name.replace("worker-", "worker@") if name.startswith("worker-") else name
+        for name in (program.name for program in _console_programs())
+    }
+    assert "Conflicts=refloat-console.service" in target.splitlines()
+
+
+@pytest.mark.parametrize("proxy", ["nginx", "caddy"])
+def test_reverse_proxy_is_trusted_by_every_part(proxy: str) -> None:
+    """The file for a reverse proxy changes the settings of all parts of the console, which read the same."""
+    behind = yaml.safe_load((_DEPLOY / f"compose.{proxy}.yaml").read_text())["services"]
+    parts = {name for name, service in _compose()["services"].items() if service.get("image") == "refloat"}
+
+    assert parts == set(behind) - {proxy}
+    assert all(behind[part]["environment"]["REFLOAT_TRUSTED_PROXIES"] == "1" for part in parts)
+    assert set(behind["web"]["environment"]) <= set(_DOCUMENTED)
 
 
 @pytest.mark.parametrize(
