@@ -321,8 +321,8 @@ CSRF_FAILURE_VIEW = "dashboards.system.errors.form_refused"
 #: Other origins that may post forms and open sockets: `https://console.example.com`.
 CSRF_TRUSTED_ORIGINS = env.string_list("REFLOAT_TRUSTED_ORIGINS")
 SECURE_SSL_REDIRECT = REFLOAT_HTTPS
-#: Health checks use the port of the console without TLS, and do not follow redirects.
-SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$"]
+#: Health checks and Prometheus use the port of the console without TLS, and do not follow redirects.
+SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$", r"^metrics$"]
 # The web server has no TLS; a proxy in front of it adds this header. Without it, redirects would never end.
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if REFLOAT_HTTPS else None
 SECURE_HSTS_SECONDS = 31_536_000 if REFLOAT_HTTPS else 0

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Find or make the programs that Refloat is tested and measured against: `peers.sh [NAME …]`, all of them without a name.
 #   go        the programs of openconfig/grpctunnel, h2spec, a client and servers of grpc-go, built with the machine's Go
+#   helm      Helm, built with the machine's Go where that is new enough; without it the tests of the chart are skipped
 #   openssh   ssh and sshd
 #   systemd-analyze, curl, prometheus, prometheus-alertmanager, prometheus-blackbox-exporter, haproxy, nginx, caddy
 # As root on Debian, what is missing is installed, and never started. Who is not root is told what to install; the tests
@@ -10,7 +11,7 @@ cd "$(dirname "$0")/../.."
 
 built="$PWD/var/peers"
 PACKAGES=(curl prometheus prometheus-alertmanager prometheus-blackbox-exporter haproxy nginx caddy)
-[ $# -gt 0 ] || set -- go openssh "${PACKAGES[@]}"
+[ $# -gt 0 ] || set -- go helm openssh "${PACKAGES[@]}"
 failed=0
 
 miss() {
@@ -70,6 +71,15 @@ build_grpc_peers() {
   done
 }
 
+build_helm() {
+  local version=v3.22.0
+  [ "$("$built/helm" version --template '{{.Version}}' 2>/dev/null)" = "$version" ] && return
+  echo "building Helm (a few minutes the first time)"
+  mkdir -p "$built"
+  GOBIN="$built" GOTOOLCHAIN=local go install -ldflags "-s -w -X helm.sh/helm/v3/internal/version.version=$version" \
+    "helm.sh/helm/v3/cmd/helm@$version" 2>/dev/null
+}
+
 for name in "$@"; do
   case "$name" in
     go)
@@ -81,6 +91,9 @@ for name in "$@"; do
       elif ! build_grpc_peers; then
         miss "The programs of grpc-go could not be built: tests of the gateway against them are SKIPPED."
       fi
+      ;;
+    helm)
+      { has_go && build_helm; } || echo "Helm could not be built: tests of the chart are SKIPPED. They need Go 1.26 or newer." >&2
       ;;
     openssh)
       has_openssh || install openssh-server openssh-client

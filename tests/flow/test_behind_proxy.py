@@ -53,6 +53,16 @@ async def test_probes_are_answered_without_tls(console: Console, path: str) -> N
         assert answer.status == 200
 
 
+async def test_prometheus_scrapes_without_tls(console: Console) -> None:
+    """Each process by itself, as in Kubernetes; a redirect would lead to any of them."""
+    headers = {"Authorization": f"Bearer {console.token}"}
+    async with (
+        aiohttp.ClientSession(console.url) as http,
+        http.get("/metrics", headers=headers, allow_redirects=False) as response,
+    ):
+        assert response.status == 200
+
+
 async def test_sign_in_and_live_link(console: Console) -> None:
     """Forms and sockets take the origin that people see."""
     browser = {**FORWARDED, "Origin": PUBLIC, "Referer": f"{PUBLIC}/accounts/login/"}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from fleet.management import programs
+from tests.fakes.program_flags import flags_of_console, flags_of_program
 from tests.meta.house import ROOT
 
 _DEPLOY = ROOT / "deploy"
@@ -19,30 +19,10 @@ _DOCUMENTED = re.findall(
 )
 
 
-def _flags(argv: tuple[str, ...] | list[str]) -> dict[str, str]:
-    """What follows `python -m`, without addresses and paths, which differ by place."""
-    free = {"--host", "--port", "--schedule"}
-    args = [arg for piece in argv[argv.index("-m") :] for arg in piece.split("=", 1)]
-    flags: dict[str, str] = {}
-    for at, arg in enumerate(args):
-        if arg.startswith("-"):
-            value = args[at + 1] if at + 1 < len(args) and not args[at + 1].startswith("-") else ""
-            flags[arg] = "" if arg in free else value
-    return flags
-
-
-def _console_programs() -> list[programs.Program]:
-    return list(programs.create_console_programs(Path("home"), "127.0.0.1", 8000))
-
-
-def _service_environments() -> dict[str, dict[str, str]]:
-    return {program.name.removeprefix("worker-"): _flags(program.argv) for program in _console_programs()}
-
-
 def _unit(name: str, instance: str = "") -> dict[str, str]:
     text = (_DEPLOY / "systemd" / name).read_text().replace("%i", instance).replace("%%", "%")
     line = next(line for line in text.splitlines() if line.startswith("ExecStart="))
-    return _flags(shlex.split(line.removeprefix("ExecStart=")))
+    return flags_of_program(shlex.split(line.removeprefix("ExecStart=")))
 
 
 def _compose() -> dict[str, Any]:
@@ -50,22 +30,25 @@ def _compose() -> dict[str, Any]:
     return compose
 
 
-@pytest.mark.parametrize("name", ["web", "beat", "alerts", "polls", "actions"])
+@pytest.mark.parametrize("name", ["web", "beat", "alerts", "worker-polls", "worker-actions"])
 def test_units_start_what_the_console_starts(name: str) -> None:
     """The same program with the same flags."""
     unit = (
         _unit(f"refloat-{name}.service")
         if name in {"web", "beat", "alerts"}
-        else _unit("refloat-worker@.service", name)
+        else _unit("refloat-worker@.service", name.removeprefix("worker-"))
     )
 
-    assert unit == _service_environments()[name]
+    assert unit == flags_of_console()[name]
 
 
-@pytest.mark.parametrize("name", ["web", "beat", "alerts", "polls", "actions"])
+@pytest.mark.parametrize("name", ["web", "beat", "alerts", "worker-polls", "worker-actions"])
 def test_compose_starts_what_the_console_starts(name: str) -> None:
     """The same program with the same flags."""
-    assert _flags(_compose()["services"][name]["command"]) == _service_environments()[name]
+    assert (
+        flags_of_program(_compose()["services"][name.removeprefix("worker-")]["command"])
+        == flags_of_console()[name]
+    )
 
 
 def test_example_environment_names_settings_that_exist() -> None:
@@ -105,8 +88,7 @@ def test_target_starts_every_part_of_the_console() -> None:
 
     assert started is not None
     assert {name.removesuffix(".service").removeprefix("refloat-") for name in started[1].split()} == {
-        name.replace("worker-", "worker@") if name.startswith("worker-") else name
-        for name in (program.name for program in _console_programs())
+        name.replace("worker-", "worker@") for name in flags_of_console()
     }
     assert "Conflicts=refloat-console.service" in target.splitlines()
 
