@@ -121,8 +121,8 @@ class Visit:
     async def open(self, path: str) -> Page:
         """Open a page of the cluster."""
         page = await self.new_page()
-        # A test waits for what it needs; "load" would wait for the last byte of every script.
-        await page.goto(self.url + path, wait_until="commit")
+        # Until the scripts of the page have run: a click before that is a click on a page without scripts.
+        await page.goto(self.url + path, wait_until="domcontentloaded")
         return page
 
     async def fill(self, states: list[State], **options: Any) -> None:
