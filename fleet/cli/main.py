@@ -28,6 +28,8 @@ class _MainGroup(LazyGroup):
         "serve": "fleet.cli.program.server:serve",
         "prepare": "fleet.cli.program.server:prepare",
         "doctor": "fleet.cli.program.server:doctor",
+        "backup": "fleet.cli.program.server:backup",
+        "restore": "fleet.cli.program.server:restore",
         "user": "fleet.cli.program.server:user",
         "token": "fleet.cli.program.server:token",
         "completion": "fleet.cli.program.completion:completion",

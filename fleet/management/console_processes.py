@@ -55,6 +55,7 @@ class ConsoleRun:
         startup_checks.check_settings()
         startup_checks.check_port(self.host, self.port)
         with contextlib.ExitStack() as exit_stack:
+            exit_stack.enter_context(startup_checks.share_home(self.home))
             # Redis starts first, so that it stops last: workers cannot shut down cleanly without their broker.
             self._redis = startup_checks.RunningRedis(self._redis_url, self.home)
             exit_stack.callback(self._redis.stop)

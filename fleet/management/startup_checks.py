@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -14,6 +14,7 @@ from django.core import checks
 from django.core.management import call_command
 from django.db import DatabaseError, connection
 
+from fleet.management.backups.home_lock import HomeInUseError, lock_home
 from fleet.models.clusters import ensure_default_cluster
 from fleet.processes import valkey
 
@@ -41,6 +42,18 @@ def run_setting_checks() -> list[checks.CheckMessage]:
         check for check in checks.registry.registry.get_checks() if checks.Tags.urls not in check.tags
     )
     return [message for check in settings_checks for message in check(app_configs=None, databases=None)]
+
+
+@contextlib.contextmanager
+def share_home(home: Path) -> Iterator[None]:
+    """Keep `refloat restore` from this home folder within the block. Raises PrepareError while a restore runs."""
+    try:
+        with lock_home(home, is_exclusive=False):
+            yield
+    except HomeInUseError as error:
+        raise PrepareError(
+            f"`refloat restore` runs with REFLOAT_HOME={home}: start the console when it has ended"
+        ) from error
 
 
 def check_port(host: str, port: int) -> None:

@@ -92,6 +92,12 @@ EXEMPT = {
         "types only; tests/fleet/monitoring/pollers/test_conclude.py holds their law"
     ),
     "fleet/monitoring/views.py": "types only; tests/fleet/monitoring/state/test_reader.py makes them all",
+    "fleet/management/backups/backup.py": "tests/flow/test_backup.py writes archives",
+    "fleet/management/backups/postgresql_database.py": "tests/flow/test_backup.py copies and restores databases",
+    "fleet/management/backups/restore.py": "tests/flow/test_backup.py restores archives, good and bad ones",
+    "fleet/management/backups/sqlite_database.py": "tests/flow/test_backup.py copies and restores databases",
+    "fleet/management/commands/backup.py": "tests/flow/test_backup.py runs it",
+    "fleet/management/commands/restore.py": "tests/flow/test_backup.py runs it",
     "fleet/management/commands/alerts.py": "tests/flow/test_alerts.py runs it",
     "fleet/models/networking.py": "tests/fleet/changes/networking/test_run.py writes and reads them",
     "fleet/models/alerting.py": (

@@ -21,7 +21,7 @@ def _run(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("name", ["demo", "serve", "prepare", "doctor", "user", "token"])
+@pytest.mark.parametrize("name", ["demo", "serve", "prepare", "doctor", "backup", "restore", "user", "token"])
 def test_help_shows_the_options_of_the_command(tmp_path: Path, name: str) -> None:
     """Under the name that was typed, without those of every Django command."""
     process = _run(tmp_path, name, "--help")

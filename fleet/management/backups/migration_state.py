@@ -1,0 +1,44 @@
+"""Migrations of the connected database and of this program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from django.db import connection
+from django.db.migrations.executor import MigrationExecutor
+from django.db.migrations.loader import MigrationLoader
+
+
+def list_known_migrations() -> frozenset[str]:
+    """Return the migrations that this program has, such as `fleet.0001_initial`."""
+    return frozenset(f"{app}.{name}" for app, name in MigrationLoader(None).disk_migrations)
+
+
+def list_applied_migrations() -> list[str]:
+    """Return the migrations in the connected database, sorted; those of apps that the program lost, too."""
+    executor = MigrationExecutor(connection)
+    return sorted(f"{app}.{name}" for app, name in executor.loader.applied_migrations)
+
+
+def list_unapplied_migrations() -> list[str]:
+    """Return the migrations of this program that the connected database lacks, in order."""
+    executor = MigrationExecutor(connection)
+    plan = executor.migration_plan(executor.loader.graph.leaf_nodes())
+    return [f"{migration.app_label}.{migration.name}" for migration, _is_backwards in plan]
+
+
+def migrate_to(migrations: Iterable[str]) -> None:
+    """Apply exactly these migrations to an empty connected database. Raises DatabaseError."""
+    executor = MigrationExecutor(connection)
+    names = frozenset(migrations)
+    keys = {key for key in executor.loader.graph.nodes if ".".join(key) in names}
+    # The newest ones of each app; Django applies those that they depend on.
+    targets = [
+        key
+        for key in sorted(keys)
+        if not any(
+            child.key in keys and child.key[0] == key[0]
+            for child in executor.loader.graph.node_map[key].children
+        )
+    ]
+    executor.migrate(targets)
