@@ -13,8 +13,10 @@ import redis
 from django.core import checks
 from django.core.management import call_command
 from django.db import DatabaseError, connection
+from django.db.migrations.exceptions import InconsistentMigrationHistory
 
 from fleet.management.backups.home_lock import HomeInUseError, lock_home
+from fleet.management.backups.migration_state import list_unapplied_migrations, list_unknown_migrations
 from fleet.models.clusters import ensure_default_cluster
 from fleet.processes import valkey
 
@@ -148,16 +150,50 @@ class RunningRedis:
 def prepare_database(auths: Sequence[str] = ()) -> None:
     """Migrate the database and create the cluster `default`, with the addresses `auths`, if it does not exist.
 
-    Raises PrepareError if the database cannot be reached or changed.
+    Raises PrepareError if the database cannot be reached or changed, or a newer version of Refloat prepared it.
     """
     _create_private_sqlite()
+    name = connection.settings_dict.get("NAME")
     try:
-        call_command("migrate", verbosity=0, interactive=False)
+        _check_newer_migrations(str(name))
+        _migrate(str(name))
         ensure_default_cluster(auths)
     except DatabaseError as error:
-        name = connection.settings_dict.get("NAME")
-        details = " ".join(str(error).split())  # messages of PostgreSQL have two lines
-        raise PrepareError(f"the database {name} cannot be used: {details}") from error
+        raise PrepareError(f"the database {name} cannot be used: {_on_one_line(error)}") from error
+
+
+def _check_newer_migrations(name: str) -> None:
+    """Raise PrepareError if the database has migrations that this program does not have."""
+    unknown_migrations = list_unknown_migrations()
+    if unknown_migrations:
+        raise PrepareError(
+            f"the database {name} is newer than this program, which does not have {unknown_migrations[0]}: install the "
+            "version of Refloat that prepared the database, or restore the backup from before the upgrade"
+        )
+
+
+def _migrate(name: str) -> None:
+    """Apply the migrations that the database lacks. Raises PrepareError and DatabaseError."""
+    try:
+        call_command("migrate", verbosity=0, interactive=False)
+    except InconsistentMigrationHistory as error:
+        raise PrepareError(
+            f"the migrations of the database {name} have a gap ({_on_one_line(error)}): restore the backup from before "
+            "the upgrade"
+        ) from error
+    except DatabaseError as error:
+        unapplied_migrations = list_unapplied_migrations()
+        if not unapplied_migrations:
+            raise
+        raise PrepareError(
+            f"the database {name} cannot be migrated: {unapplied_migrations[0]} failed ({_on_one_line(error)}), and "
+            "the migrations before it are applied. Free space, or correct the access rights, and run `refloat prepare` "
+            "again; if that fails, restore the backup from before the upgrade"
+        ) from error
+
+
+def _on_one_line(error: Exception) -> str:
+    return " ".join(str(error).split())  # messages of PostgreSQL have two lines
 
 
 def _create_private_sqlite() -> None:

@@ -151,7 +151,16 @@ class Supervisor:
         assert threading.current_thread() is threading.main_thread(), (
             "children end with the thread that started them"
         )
-        folders.create_private_folder(self.logs)
+        try:
+            folders.create_private_folder(self.logs)
+        except FileExistsError as error:
+            raise SupervisorError(
+                f"{self.logs} is a file, and logs need a folder of this name: move the file away"
+            ) from error
+        except OSError as error:
+            raise SupervisorError(
+                f"cannot create the folder of the logs, {self.logs}: {error.strerror}"
+            ) from error
         for end in (self._wake_reader, self._wake_writer):
             os.set_blocking(end, False)
         for number in (*_END_SIGNALS, signal.SIGCHLD):
@@ -188,7 +197,10 @@ class Supervisor:
         Raises SupervisorError if the program cannot be started.
         """
         log = self.logs / f"{name}.log"
-        log.write_bytes(b"")
+        try:
+            log.write_bytes(b"")
+        except OSError as error:
+            raise SupervisorError(f"cannot write the log {log}: {error.strerror}") from error
         process = self._spawn(argv, log, env, on_parent_death, spawn)
         child = Child(name, tuple(argv), log, process, stage, env, on_parent_death, readiness_probe, spawn)
         self.children.append(child)

@@ -20,6 +20,16 @@ def list_applied_migrations() -> list[str]:
     return sorted(f"{app}.{name}" for app, name in executor.loader.applied_migrations)
 
 
+def list_unknown_migrations() -> list[str]:
+    """Return the migrations in the connected database that only a newer version of the program has, sorted."""
+    loader = MigrationExecutor(connection).loader
+    return sorted(
+        f"{app}.{name}"
+        for app, name in loader.applied_migrations
+        if app in loader.migrated_apps and (app, name) not in loader.disk_migrations
+    )
+
+
 def list_unapplied_migrations() -> list[str]:
     """Return the migrations of this program that the connected database lacks, in order."""
     executor = MigrationExecutor(connection)

@@ -20,6 +20,7 @@ from django.db import (
 )
 from django.db.migrations.executor import MigrationExecutor
 
+from fleet.management.backups.migration_state import list_unknown_migrations
 from fleet.management.database_errors import describe_database_error
 from fleet.management.doctor import CHECK_TIMEOUT_SECONDS
 from fleet.management.doctor.findings import CheckFinding, error, format_count, ok, skip
@@ -204,11 +205,7 @@ def _read_migrations() -> MigrationFacts:
     return MigrationFacts(
         applied_count=len(applied),
         unapplied=[f"{migration.app_label}.{migration.name}" for migration, _is_backwards in plan],
-        unknown=sorted(
-            f"{app}.{name}"
-            for app, name in applied
-            if app in loader.migrated_apps and (app, name) not in loader.disk_migrations
-        ),
+        unknown=list_unknown_migrations(),
     )
 
 

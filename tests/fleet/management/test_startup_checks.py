@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 import redis
 from django.db import connection
+from django.db.migrations.recorder import MigrationRecorder
 from django.db.utils import OperationalError
 from pytest_django import Settings
 
 from fleet.management import startup_checks
+from fleet.management.backups.home_lock import lock_home
 from fleet.management.startup_checks import PrepareError, RunningRedis
 from fleet.models.clusters import Cluster
 from fleet.processes import valkey
@@ -184,6 +186,7 @@ def test_database_is_prepared_with_the_default_cluster(settings: Settings) -> No
     assert Cluster.objects.get().auths == ["auth-1.example:3025"]
 
 
+@pytest.mark.django_db
 def test_unusable_database_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """The error has the driver's message in one line."""
 
@@ -196,6 +199,51 @@ def test_unusable_database_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
         startup_checks.prepare_database()
 
 
+def _execute(statement: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(statement)
+
+
+@pytest.mark.django_db
+def test_database_of_a_newer_version_is_reported() -> None:
+    """Nothing is migrated."""
+    _execute(
+        "INSERT INTO django_migrations (app, name, applied) VALUES ('fleet', '9999_future', '2026-01-01')"
+    )
+
+    with pytest.raises(
+        PrepareError, match=r"newer than this program, which does not have fleet\.9999_future: install"
+    ):
+        startup_checks.prepare_database()
+
+
+@pytest.mark.django_db
+def test_gap_in_the_migrations_is_reported() -> None:
+    """As after a restore of single tables."""
+    _execute("DELETE FROM django_migrations WHERE app = 'fleet' AND name LIKE '0039%'")
+
+    with pytest.raises(
+        PrepareError, match=r"have a gap \(Migration fleet\.\S+ is applied before .* restore the backup"
+    ):
+        startup_checks.prepare_database()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_migration_that_fails_is_reported() -> None:
+    """Its table is there, but it is not recorded: half of it was done."""
+    _execute("DELETE FROM django_migrations WHERE app = 'sessions'")
+    try:
+        with pytest.raises(PrepareError) as caught:
+            startup_checks.prepare_database()
+    finally:
+        MigrationRecorder(connection).record_applied("sessions", "0001_initial")
+
+    assert "sessions.0001_initial failed (" in str(caught.value)
+    assert "\n" not in str(caught.value)
+    startup_checks.prepare_database()
+
+
+@pytest.mark.django_db
 def test_new_database_is_readable_by_its_owner_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The database contains sessions; an existing database keeps its mode."""
     path = tmp_path / "new.sqlite3"
@@ -208,3 +256,15 @@ def test_new_database_is_readable_by_its_owner_only(tmp_path: Path, monkeypatch:
     path.chmod(0o640)
     startup_checks.prepare_database()
     assert path.stat().st_mode & 0o777 == 0o640
+
+
+def test_console_does_not_start_during_a_restore(tmp_path: Path) -> None:
+    """Several programs may share the folder."""
+    with startup_checks.share_home(tmp_path), startup_checks.share_home(tmp_path):
+        pass
+    with (
+        lock_home(tmp_path, is_exclusive=True),
+        pytest.raises(PrepareError, match=r"`refloat restore` runs with REFLOAT_HOME="),
+        startup_checks.share_home(tmp_path),
+    ):
+        raise AssertionError("the console starts")

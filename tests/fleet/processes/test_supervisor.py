@@ -76,6 +76,32 @@ def test_interrupted_start_ends_at_once(tmp_path: Path) -> None:
             supervisor.await_ready(timeout=60)
 
 
+def test_log_folder_that_is_a_file_is_named(tmp_path: Path) -> None:
+    """Nothing starts; the file stays."""
+    (tmp_path / "log").write_text("mine")
+    with (
+        pytest.raises(SupervisorError, match=r"log is a file, and logs need a folder"),
+        Supervisor(tmp_path / "log"),
+    ):
+        raise AssertionError("nothing starts")
+    with (
+        pytest.raises(SupervisorError, match=r"cannot create the folder of the logs, .*: Not a directory"),
+        Supervisor(tmp_path / "log" / "inner"),
+    ):
+        raise AssertionError("nothing starts")
+    assert (tmp_path / "log").read_text() == "mine"
+
+
+def test_log_that_is_a_folder_is_named(tmp_path: Path) -> None:
+    """The error has the path and the reason."""
+    (tmp_path / "a.log").mkdir()
+    with (
+        Supervisor(tmp_path) as supervisor,
+        pytest.raises(SupervisorError, match=r"cannot write the log .*a\.log: Is a directory"),
+    ):
+        supervisor.start("a", python_command(SLEEP_CODE))
+
+
 def test_missing_program_is_named(tmp_path: Path) -> None:
     """The error is a SupervisorError."""
     with Supervisor(tmp_path) as supervisor, pytest.raises(SupervisorError, match="cannot start /no/such"):

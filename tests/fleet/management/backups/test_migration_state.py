@@ -19,6 +19,7 @@ def test_prepared_database_has_all_migrations() -> None:
             "INSERT INTO django_migrations (app, name, applied) VALUES ('fleet', '9999_future', '2026-01-01')"
         )
         cursor.execute("DELETE FROM django_migrations WHERE app = 'fleet' AND name LIKE '0001%'")
+    assert migration_state.list_unknown_migrations() == ["fleet.9999_future"]
     applied = set(migration_state.list_applied_migrations())
     assert applied - program_migrations == {"fleet.9999_future"}
     assert {name[:10] for name in program_migrations - applied} == {"fleet.0001"}
