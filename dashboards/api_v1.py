@@ -62,6 +62,7 @@ from dashboards.shared.pages import sentence_of
 from dashboards.shared.permissions import public, visible_clusters_of
 from dashboards.shared.refusals import DATABASE_UNAVAILABLE
 from dashboards.shared.rewind import Moment, MomentError, open_moment
+from fleet import __version__
 from fleet.alerts.configuration.document import ConfigurationError
 from fleet.alerts.setup.problems import SetupChangedError, SetupError
 from fleet.changes import ChangeRefusedError, StaleRevisionError
@@ -314,6 +315,17 @@ def list_clusters(request: HttpRequest) -> Any:
     """List the clusters that you may see."""
     user: User = request.auth  # type: ignore[attr-defined] # set by ninja to what ApiAccess answered
     return schemas.ClustersResponse(clusters=list(visible_clusters_of(user)))
+
+
+@api.get(
+    "/version",
+    summary="Show the version",
+    auth=_VIEW_ANY,
+    response={200: schemas.VersionResponse, **_PROBLEM_RESPONSES},
+)
+def get_version(request: HttpRequest) -> Any:
+    """Return the version of Refloat that answers."""
+    return schemas.VersionResponse(version=__version__)
 
 
 @api.exception_handler(AuthenticationError)

@@ -7,6 +7,7 @@ from typing import Any
 from django.http import HttpRequest
 
 from dashboards.shared.rewind import add_at
+from fleet import __version__
 from fleet.changes.policies.matrix import PolicyCellState
 from fleet.models.access import Permission, has_permission
 from fleet.models.clusters import DEFAULT_CLUSTER
@@ -64,6 +65,7 @@ def console(request: HttpRequest) -> dict[str, Any]:
     `past_at`: the past moment that the page shows, or None; `at_query` and `at_parameter`: "?at=…" and "&at=…" for
     links within that moment, or empty;
     `url_prefix`: prefix of links in the cluster ("" or "/c/NAME"); `can`: codenames of the user's permissions;
+    `refloat_version`: the version of Refloat;
     `verdicts`: agent states, each with the CSS classes that have its colours; `verdict_words`: the agent states for
     scripts; `shapes`: symbols by name; `tones`: colours of tags, each with the slugs of the tags.
     """
@@ -81,5 +83,6 @@ def console(request: HttpRequest) -> dict[str, Any]:
         "at_parameter": add_at("", past_at).replace("?", "&", 1),
         "url_prefix": "" if cluster == DEFAULT_CLUSTER else f"/c/{cluster}",
         "can": can,
+        "refloat_version": __version__,
         **_CONSTANT_CONTEXT,
     }

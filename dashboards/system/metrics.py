@@ -17,6 +17,7 @@ from dashboards.shared import record_reader
 from dashboards.shared.pages import signed_in_user_of
 from dashboards.shared.permissions import requires, visible_clusters_of
 from dashboards.system.metrics_token import allow_token
+from fleet import __version__
 from fleet.models.access import Permission, has_cluster_limit
 from fleet.models.alerting import AlertClock, Delivery
 from fleet.models.incidents import Incident
@@ -74,6 +75,10 @@ class FleetCollector(Collector):
             "Open WebSocket connections of this process.",
             labels=("cluster",),
         )
+        build = GaugeMetricFamily(
+            "refloat_build_info", "Always 1: the version of Refloat.", labels=("version",)
+        )
+        build.add_metric((__version__,), 1)
         headers = [self._read_header(cluster) for cluster in self._clusters]
         reachable.add_metric((), float(None not in headers))
         for header in headers:
@@ -87,7 +92,7 @@ class FleetCollector(Collector):
         socket_counts = hub.count_sockets()
         for cluster in self._clusters:
             websockets.add_metric((cluster,), socket_counts.get(cluster, 0))
-        yield from (agents, age, stale, reachable, websockets)
+        yield from (build, agents, age, stale, reachable, websockets)
         yield from _collect_instance_metrics(self._clusters, self._now)
         yield from _collect_alert_metrics(self._clusters, include_installation=self._include_installation)
 

@@ -9,6 +9,7 @@ from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
 from dashboards.api_v1 import api
+from fleet import __version__
 from fleet.models.access import ClusterLimit, Permission
 from fleet.models.clusters import Cluster, ensure_default_cluster
 from fleet.models.drains import Drain
@@ -234,6 +235,12 @@ def test_generation_and_reconnect_mode_are_listed(
         ("proxy-2", "blue", 3),
     ]
     assert {instance["region"] for instance in instances} == {"eu-1"}
+
+
+def test_version(client: Client, bearer: dict[str, str]) -> None:
+    """That of the program, for whoever may see the fleet."""
+    assert _get(client, "version", bearer) == {"version": __version__}
+    assert client.get("/api/v1/version").status_code == 401
 
 
 def test_clusters_and_their_routes(client: Client, bearer: dict[str, str], fake_reader: FakeReader) -> None:

@@ -9,6 +9,7 @@ from django.test import Client, RequestFactory
 from django.urls import resolve
 
 from dashboards.context import console
+from fleet import __version__
 from fleet.changes.policies.matrix import PolicyCellState
 from fleet.vocabulary.actions import AuditOutcome
 from fleet.vocabulary.campaigns import CampaignAgentState
@@ -41,6 +42,14 @@ def test_can_names_permissions(person: MakeUser) -> None:
     request = RequestFactory().get("/nowhere/")
     request.user = person("operator")
     assert console(request)["can"] == {"view_fleet", "view_metrics", "view_audit", "act_on_fleet"}
+
+
+def test_account_menu_shows_the_version(client: Client, person: MakeUser) -> None:
+    """To those who signed in only."""
+    text = f"Refloat {__version__}"
+    assert text not in client.get("/nowhere/").content.decode()
+    client.force_login(person("viewer"))
+    assert text in client.get("/nowhere/").content.decode()
 
 
 @pytest.mark.parametrize("path", ["/accounts/login/", "/nowhere/"])

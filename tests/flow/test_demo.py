@@ -193,6 +193,7 @@ def test_agent_that_joins_is_killed_and_retired(demo: Demo) -> None:
             Pages(lambda: [demo.metrics()]),
             metrics=(
                 *(
+                    "refloat_build_info",
                     "refloat_agents",
                     "refloat_data_age_seconds",
                     "refloat_redis_reachable",

@@ -430,6 +430,13 @@ class AgentResponse(AgentItem):
     """Instances that the evidence names."""
 
 
+class VersionResponse(Schema):
+    """The version of the console."""
+
+    version: str
+    """Version of Refloat, such as `1.2.0`."""
+
+
 class ClustersResponse(Schema):
     """Clusters that you may see."""
 

@@ -9,6 +9,7 @@ from django.test import Client
 from django.utils import timezone
 
 from dashboards.shared import record_reader
+from fleet import __version__
 from fleet.models.access import Permission
 from fleet.models.alerting import AlertClock, Channel, Delivery
 from fleet.models.clusters import ensure_default_cluster
@@ -39,6 +40,7 @@ def test_metrics_by_cluster_and_state(client: Client, scraper: dict[str, str], r
     assert 'refloat_data_stale{cluster="default"} 0.0' in text
     assert 'refloat_data_age_seconds{cluster="default"}' in text
     assert "refloat_redis_reachable 1.0" in text
+    assert f'refloat_build_info{{version="{__version__}"}} 1.0' in text
 
 
 def test_metrics_of_instances(client: Client, scraper: dict[str, str], record: Writer) -> None:

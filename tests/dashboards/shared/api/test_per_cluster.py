@@ -71,10 +71,15 @@ def test_routes_have_names_of_their_own() -> None:
 
 
 def test_every_api_path_has_a_cluster_variant() -> None:
-    """But the list of clusters; both ask for the same, beside the cluster."""
+    """But the list of clusters and the version; both ask for the same, beside the cluster."""
     paths = api.get_openapi_schema(path_prefix="/")["paths"]
-    short = {path: operations for path, operations in paths.items() if not path.startswith("/clusters")}
-    assert set(paths) == set(short) | {f"/clusters/{{cluster}}{path}" for path in short} | {"/clusters"}
+    installation_paths = {"/clusters", "/version"}
+    short = {
+        path: operations
+        for path, operations in paths.items()
+        if not path.startswith("/clusters") and path not in installation_paths
+    }
+    assert set(paths) == set(short) | {f"/clusters/{{cluster}}{path}" for path in short} | installation_paths
     for path, methods in short.items():
         twin = paths[f"/clusters/{{cluster}}{path}"]
         assert set(methods) == set(twin)
