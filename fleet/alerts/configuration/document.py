@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import yaml
@@ -47,11 +47,19 @@ class DocumentProblem:
     text: str
     #: Line, from 1; None if the problem has no place.
     line: int | None = None
+    #: Keys and list positions that lead to the object or the field; empty: the problem is not about an object.
+    path: Path = ()
 
     @property
     def sentence(self) -> str:
         """The problem with its line: `line 5: the name is missing`."""
         return self.text if self.line is None else f"line {self.line}: {self.text}"
+
+    @property
+    def object_path(self) -> Path:
+        """The path of the object that the problem is about; empty if it is about none."""
+        positions = [index for index, step in enumerate(self.path) if isinstance(step, int)]
+        return self.path[: positions[-1] + 1] if positions else ()
 
 
 class ConfigurationError(RefusalError, ValueError):
@@ -60,9 +68,12 @@ class ConfigurationError(RefusalError, ValueError):
     def __init__(self, problems: Iterable[DocumentProblem]) -> None:
         ordered_problems = sorted(problems, key=lambda problem: problem.line or 0)
         self.problems = tuple(
-            DocumentProblem(text_limits.cut(problem.text, _MAX_PROBLEM_LENGTH), problem.line)
+            replace(problem, text=text_limits.cut(problem.text, _MAX_PROBLEM_LENGTH))
             for problem in ordered_problems[:_MAX_PROBLEM_COUNT]
         )
+        if len(ordered_problems) > _MAX_PROBLEM_COUNT:
+            more = f"the document has {len(ordered_problems)} problems; the first {_MAX_PROBLEM_COUNT} are listed"
+            self.problems += (DocumentProblem(more),)
         super().__init__("; ".join(problem.sentence for problem in self.problems))
 
 
@@ -72,6 +83,12 @@ class Document:
 
     configuration: Configuration
     lines: Mapping[Path, int]
+    #: What is wrong with the document itself. The objects then lack the values that are wrong.
+    problems: tuple[DocumentProblem, ...] = ()
+
+    def make_problem(self, setting: Setting, text: str, field_name: str = "") -> DocumentProblem:
+        """Return a problem with an object or one of its fields."""
+        return DocumentProblem(text, self.line_of(setting, field_name), setting.path)
 
     def line_of(self, setting: Setting, field_name: str = "") -> int | None:
         """Return the line of a field of an object; of the object if it lacks the field."""
@@ -81,6 +98,14 @@ class Document:
 
 def load(text: str) -> Document:
     """Parse a document. Raises ConfigurationError with all its problems."""
+    document = read(text)
+    if document.problems:
+        raise ConfigurationError(document.problems)
+    return document
+
+
+def read(text: str) -> Document:
+    """Parse a document, with its problems. Raises ConfigurationError for a text that is not a YAML mapping."""
     try:
         content = strict_yaml.load(text, longest=MAX_DOCUMENT_LENGTH)
         lines = strict_yaml.find_lines(text, longest=MAX_DOCUMENT_LENGTH)
@@ -100,9 +125,7 @@ def load(text: str) -> Document:
         for section in Section
         if section.value in content
     }
-    if reader.problems:
-        raise ConfigurationError(reader.problems)
-    return Document(Configuration(settings), lines)
+    return Document(Configuration(settings), lines, tuple(reader.problems))
 
 
 class _Reader:
@@ -114,7 +137,7 @@ class _Reader:
 
     def complain(self, path: Path, text: str) -> None:
         """Add a problem at a place of the document."""
-        self.problems.append(DocumentProblem(text, self._lines.get(path)))
+        self.problems.append(DocumentProblem(text, self._lines.get(path), path))
 
     def read_settings(self, section: Section, entries: Any, path: Path, parent: Key) -> Iterable[Setting]:
         """Yield the objects of a list, each route before its child routes."""

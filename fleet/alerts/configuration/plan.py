@@ -63,8 +63,18 @@ def make_plan(
     `variables`: values of the variables that the document refers to. `should_prune`: remove the objects that are not in
     the document from its sections.
     """
+    changes, problems = draft_plan(current, document, variables, should_prune=should_prune)
+    if problems:
+        raise ConfigurationError(problems)
+    return changes
+
+
+def draft_plan(
+    current: Configuration, document: Document, variables: Mapping[str, str], *, should_prune: bool
+) -> tuple[tuple[SettingChange, ...], list[DocumentProblem]]:
+    """Return the changes as `make_plan`, and all problems; the change of an object with a problem is incomplete."""
     desired_configuration = document.configuration
-    problems: list[DocumentProblem] = []
+    problems = list(document.problems)
     changes: list[SettingChange] = []
     channels = _channels_after(current, desired_configuration, should_prune=should_prune)
     positions = _find_positions(current, desired_configuration)
@@ -81,14 +91,34 @@ def make_plan(
             if stored is None:
                 problems += _find_missing_fields(document, setting)
                 changes.append(_make_addition(setting, values))
-            elif section is Section.CHANNELS and values["kind"] != stored.values["kind"]:
+            elif section is Section.CHANNELS and values.get("kind") != stored.values["kind"]:
                 text = f"channel {quote(setting.name)} is of the kind {stored.values['kind']}, which cannot be changed"
-                problems.append(DocumentProblem(text, document.line_of(setting, "kind")))
+                if "kind" in values:  # else the document has a problem already
+                    problems.append(document.make_problem(setting, text, "kind"))
             elif change := _make_change(setting, stored, values):
                 changes.append(change)
-    if problems:
-        raise ConfigurationError(problems)
-    return (*changes, *(_make_removals(current, desired_configuration) if should_prune else ()))
+    removals = _make_removals(current, desired_configuration) if should_prune else []
+    return (*changes, *removals), problems
+
+
+def can_be_tried(change: SettingChange, document: Document, problems: Iterable[DocumentProblem]) -> bool:
+    """Return whether no problem is about the object of a change, a route above it, or a channel that it uses.
+
+    False for removals: an object with a wrong name looks like one that the document lacks.
+    """
+    if change.action is ChangeAction.REMOVE:
+        return False
+    wrong_paths = {problem.object_path for problem in problems}
+    path = change.setting.path
+    if any(path[:length] in wrong_paths for length in range(1, len(path) + 1)):
+        return False
+    wrong_channels = {
+        setting.key[-1][:2]
+        for setting in document.configuration.settings.get(Section.CHANNELS, ())
+        if setting.path in wrong_paths
+    }
+    references = [reference for name in _CHANNEL_FIELDS for reference in change.values.get(name, ())]
+    return not any((reference.cluster, reference.name) in wrong_channels for reference in references)
 
 
 def resolve_reference(
@@ -148,15 +178,17 @@ def _resolve_secrets(
             continue
         del values[name]
         if value != placeholder_of(setting.cluster, setting.name, name):
-            yield DocumentProblem(
+            yield document.make_problem(
+                setting,
                 f"{name}: the variable {variable} is not set. Set it for `refloat alerting import`, or write the value",
-                document.line_of(setting, name),
+                name,
             )
         elif stored is None or name not in stored.values:
-            yield DocumentProblem(
+            yield document.make_problem(
+                setting,
                 f"{name}: no secret is stored for channel {quote(setting.name)}. Set the variable {variable} for "
                 "`refloat alerting import`, or write the value",
-                document.line_of(setting, name),
+                name,
             )
 
 
@@ -171,9 +203,8 @@ def _resolve_channels(
             if resolved_reference is None:
                 names = sorted({channel for owner, channel in channels if owner in ("", setting.cluster)})
                 known_names = f"Known channels: {', '.join(names[:20])}" if names else "There are no channels"
-                yield DocumentProblem(
-                    f"{name}: unknown channel {quote(reference.name)}. {known_names}",
-                    document.line_of(setting, name),
+                yield document.make_problem(
+                    setting, f"{name}: unknown channel {quote(reference.name)}. {known_names}", name
                 )
             else:
                 references.append(resolved_reference)
@@ -185,10 +216,10 @@ def _resolve_channels(
 
 def _find_missing_fields(document: Document, setting: Setting) -> Iterable[DocumentProblem]:
     for name, spec in setting.specs.items():
-        if spec.is_required and name not in setting.values:
-            yield DocumentProblem(
-                f"the {name} of a new {setting.section.noun} is missing", document.line_of(setting)
-            )
+        # A value that is wrong is not in `values`, but its field has a line. Each channel needs a kind, new or not.
+        is_missing = name not in setting.values and (*setting.path, name) not in document.lines
+        if spec.is_required and is_missing and (setting.section is not Section.CHANNELS or name != "kind"):
+            yield document.make_problem(setting, f"the {name} of a new {setting.section.noun} is missing")
 
 
 def _make_addition(setting: Setting, values: Mapping[str, Any]) -> SettingChange:

@@ -22,6 +22,8 @@ from fleet.alerts.configuration.plan import (
     ChangeAction,
     FieldChange,
     SettingChange,
+    can_be_tried,
+    draft_plan,
     make_plan,
 )
 from fleet.alerts.configuration.sections import Key, Section, Setting
@@ -82,12 +84,12 @@ def plan_import(request: ImportRequest) -> ImportPlan:
 
     The changes are tried in a transaction that is rolled back, so that what can be applied is what was planned.
     """
-    document = _load(request)
-    plan = _make_import_plan(request, document)
+    document = documents.read(request.text)
+    plan, problems = _make_import_plan(request, document)
     try:
         # The audit log entries are rolled back, too: the request must not count them.
         with collect_audit_entry_ids(), transaction.atomic():
-            _apply_changes(replace(request, typed_word=CONFIRMATION_WORD), document, plan.changes)
+            _apply_changes(replace(request, typed_word=CONFIRMATION_WORD), document, plan.changes, problems)
             _require_result(request, document)
             raise _TrialRolledBackError
     except _TrialRolledBackError:
@@ -99,17 +101,17 @@ def apply_import(request: ImportRequest, fingerprint: str) -> ImportPlan:
 
     `fingerprint`: that of the plan. SetupChangedError if the configuration or the document differs since.
     """
-    document = _load(request)
+    document = documents.read(request.text)
     attempt = request.actor.create_attempt(
         AuditAction.ALERTING_IMPORT, request.cluster, "alerting configuration"
     )
     with record_outcome(attempt), transaction.atomic():
-        plan = _make_import_plan(request, document)
-        if plan.fingerprint != fingerprint:
+        plan, problems = _make_import_plan(request, document)
+        if not problems and plan.fingerprint != fingerprint:
             raise SetupChangedError(
                 "out of date: the configuration or the document changed since the preview, and nothing was applied"
             )
-        _apply_changes(request, document, plan.changes)
+        _apply_changes(request, document, plan.changes, problems)
         _require_result(request, document)
         attempt.after = [describe_change(change) for change in plan.changes]
     return plan
@@ -121,50 +123,50 @@ def describe_change(change: SettingChange) -> str:
     return f"{change.action} {change.setting.section.noun} {change.setting.label}{fields}"
 
 
-def _load(request: ImportRequest) -> Document:
-    """Parse the document, and refuse objects that its author cannot import. Raises ConfigurationError."""
-    document = documents.load(request.text)
-    problems = []
-    for setting in (setting for settings in document.configuration.settings.values() for setting in settings):
+def _settings_of(document: Document) -> Iterable[Setting]:
+    return (setting for settings in document.configuration.settings.values() for setting in settings)
+
+
+def _find_ownership_problems(request: ImportRequest, document: Document) -> Iterable[DocumentProblem]:
+    """Yield the objects that the author of the document cannot import, changed or not."""
+    for setting in _settings_of(document):
         if setting.cluster not in ("", request.cluster):
             text = (
                 f"cluster: the {setting.section.noun} belongs to cluster {setting.cluster}: import it there"
             )
-            problems.append(DocumentProblem(text, document.line_of(setting, "cluster")))
+            yield document.make_problem(setting, text, "cluster")
         elif setting.section is Section.CHANNELS and setting.cluster not in request.writable_owners:
             # Not even a difference may be shown: it would tell the address.
-            problems.append(DocumentProblem(_describe_missing_access(setting), document.line_of(setting)))
-    if problems:
-        raise ConfigurationError(problems)
-    return document
+            yield document.make_problem(setting, _describe_missing_access(setting))
 
 
-def _make_import_plan(request: ImportRequest, document: Document) -> ImportPlan:
+def _make_import_plan(
+    request: ImportRequest, document: Document
+) -> tuple[ImportPlan, tuple[DocumentProblem, ...]]:
+    """Return the plan with all problems that are found before a trial."""
     current = read_configuration(request.cluster, request.writable_owners)
-    changes = make_plan(current, document, request.variables, should_prune=request.should_prune)
-    problems = [
-        DocumentProblem(_describe_missing_access(change.setting), document.line_of(change.setting))
-        for change in changes
-        if change.setting.cluster not in request.writable_owners
-    ]
-    problems += [
-        DocumentProblem(
-            "allow_private: only users who may manage access can allow private addresses",
-            document.line_of(change.setting, "allow_private"),
-        )
-        for change in changes
-        if change.values.get("allow_private") and not request.can_allow_private
-    ]
-    if problems:
-        raise ConfigurationError(problems)
+    ownership_problems = list(_find_ownership_problems(request, document))
+    refused_paths = {problem.path for problem in ownership_problems}
+    changes, problems = draft_plan(current, document, request.variables, should_prune=request.should_prune)
+    # What is wrong with a channel that the author cannot read would tell about it.
+    problems = [problem for problem in problems if problem.path not in refused_paths] + ownership_problems
+    for change in changes:
+        if change.setting.path in refused_paths:
+            continue
+        if change.setting.cluster not in request.writable_owners:
+            problems.append(document.make_problem(change.setting, _describe_missing_access(change.setting)))
+        if change.values.get("allow_private") and not request.can_allow_private:
+            text = "allow_private: only users who may manage access can allow private addresses"
+            problems.append(document.make_problem(change.setting, text, "allow_private"))
     state = [(setting.key, sorted((name, _text_of(value)) for name, value in setting.values.items()), setting.number)
              for settings in current.settings.values() for setting in settings]  # fmt: skip
     text = "\0".join((repr(state), request.text, str(request.should_prune), request.cluster))
-    return ImportPlan(
+    plan = ImportPlan(
         changes,
         salted_hmac("refloat.alerting-import", text, algorithm="sha256").hexdigest()[:32],
         any(_silences_everything(change) for change in changes),
     )
+    return plan, tuple(problems)
 
 
 def _describe_missing_access(setting: Setting) -> str:
@@ -185,11 +187,21 @@ def _silences_everything(change: SettingChange) -> bool:
         return False  # refused when it is applied
 
 
-def _apply_changes(request: ImportRequest, document: Document, changes: Iterable[SettingChange]) -> None:
-    """Apply changes in order. Raises ConfigurationError with the problems of all of them."""
-    problems: list[DocumentProblem] = []
+def _apply_changes(
+    request: ImportRequest,
+    document: Document,
+    changes: Iterable[SettingChange],
+    plan_problems: Iterable[DocumentProblem],
+) -> None:
+    """Apply changes in order. Raises ConfigurationError with the problems of the plan and of all changes.
+
+    What depends on an object with a problem is not tried: its problem would be another one.
+    """
+    problems = list(plan_problems)
     new_routes: dict[Key, Route] = {}
     for change in changes:
+        if problems and not can_be_tried(change, document, problems):
+            continue
         try:
             with transaction.atomic():
                 _apply_change(request, change, new_routes)
@@ -201,10 +213,10 @@ def _apply_changes(request: ImportRequest, document: Document, changes: Iterable
                 text = (
                     f"{change.setting.section.noun} {change.setting.name!r}: {name}: {sentence.rstrip('.')}"
                 )
-                problems.append(DocumentProblem(text, document.line_of(change.setting, name)))
+                problems.append(document.make_problem(change.setting, text, name))
         except ActionError as error:
             text = f"{change.setting.section.noun} {change.setting.name!r}: {error}"
-            problems.append(DocumentProblem(text, document.line_of(change.setting)))
+            problems.append(document.make_problem(change.setting, text))
     if problems:
         raise ConfigurationError(problems)
 

@@ -73,8 +73,11 @@ def test_problems_are_named_by_their_lines(client: Client, config_admin: dict[st
     assert response.status_code == 400
     assert response.json()["problems"] == {
         "line 2": "min_count: 'many' is not a whole number; min_share: 5 is not a percentage from 0 % to 100 %. "
-        "Write the unit: 0.5 %",
+        "Write the unit: 0.5 %; the kind of a new rule is missing; the severity of a new rule is missing",
+        "line 3": "the kind of a new rule is missing; the severity of a new rule is missing",
     }  # fmt: skip
+    response = post(client, "alerting/apply", {"document": document, "fingerprint": "x"}, config_admin)
+    assert list(response.json()["problems"]) == ["line 2", "line 3"]
     response = post(client, "alerting/plan", {"document": "- x"}, config_admin)
     assert list(response.json()["problems"]) == ["document"]
 

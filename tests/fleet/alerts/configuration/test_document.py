@@ -77,7 +77,9 @@ def test_many_problems_are_cut() -> None:
     text = "rules:\n" + "- name: a\n  colour: red\n" * 100
     with pytest.raises(ConfigurationError) as error_info:
         load(text)
-    assert len(error_info.value.problems) == 20
+    *first_problems, last_problem = error_info.value.problems
+    assert (len(first_problems), first_problems[-1].line) == (20, 22)
+    assert last_problem.sentence == "the document has 199 problems; the first 20 are listed"
 
 
 def test_unknown_key_lists_the_known_ones() -> None:

@@ -172,6 +172,31 @@ def test_nothing_is_applied_if_one_object_is_wrong(estate: None) -> None:
     assert not AuditEntry.objects.filter(outcome="succeeded").exists()
 
 
+def test_all_mistakes_are_named_at_once(estate: None) -> None:
+    """Those of the text, those of references, and those that only storing finds; what depends on one is left out."""
+    text = (
+        "channels:\n- {name: mail, kind: email, to: no address}\n- {name: chat, kind: carrier-pigeon}\n"
+        "routes:\n- name: Everything\n  channels: [nowhere]\n  colour: red\n  routes:\n"
+        "  - {name: below, matchers: 'colour=red'}\n"
+        "- {name: by mail, channels: [mail], matchers: 'colour=red'}\n- {name: other, matchers: 'colour=red'}\n"
+        "rules:\n- {name: new, severity: loud}\n- {name: Agents stranded, min_count: 9, cluster: eu}\n"
+    )
+    problems = _problems_of(text, should_prune=True)
+    expected_starts = [
+        "line 2: channel 'mail': to: 'no' is not an e-mail address",
+        "line 3: kind: 'carrier-pigeon' is not one of ",
+        "line 6: channels: unknown channel 'nowhere'. Known channels: ",
+        "line 7: unknown key 'colour' of a route. ",
+        "line 11: route 'other': matchers: ",
+        "line 13: severity: 'loud' is not one of ",
+        "line 13: the kind of a new rule is missing",
+        "line 14: cluster: the rule belongs to cluster eu: import it there",
+    ]
+    assert [
+        problem[: len(start)] for problem, start in zip(problems, expected_starts, strict=True)
+    ] == expected_starts
+
+
 def test_place_among_routes_of_one_name_is_refused_if_it_is_ambiguous(estate: None) -> None:
     """Which of two routes of one name moved is not known."""
     text = export_configuration("default", _OWNERS).replace("name: twin", "name: triplet", 1)
