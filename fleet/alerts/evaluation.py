@@ -158,13 +158,15 @@ _silence_fields_of = attrgetter("silenced_by", "silenced_until", "silence_creato
 
 
 def _find_update_in_place(before: Incident, after: Incident) -> NotificationKind | None:
-    """Return what changed of a notified incident: its silence or its state; None if neither."""
+    """Return what changed of a notified incident: its silence, its state or its severity; None if nothing did."""
     if not after.is_open or not after.is_notified:
         return None
     if _silence_fields_of(before) != _silence_fields_of(after):
         return NotificationKind.SILENCED if after.silenced_by else NotificationKind.UNSILENCED
-    if before.state is after.state or after.flapping_since is not None:
+    if after.flapping_since is not None:
         return None
+    if before.state is after.state:
+        return None if before.severity is after.severity else NotificationKind.SEVERITY
     is_recovering = after.state is IncidentState.RECOVERING
     return NotificationKind.RECOVERING if is_recovering else NotificationKind.RECURRED
 

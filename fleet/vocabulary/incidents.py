@@ -250,6 +250,8 @@ class NotificationKind(StrEnum):
     UNACKNOWLEDGED = "unacknowledged"
     RECOVERING = "recovering"
     RECURRED = "recurred"
+    #: The severity changed without a notification of the kind `worse`: it decreased, or is again what was notified.
+    SEVERITY = "severity"
     SILENCED = "silenced"
     UNSILENCED = "unsilenced"
     RESOLVED = "resolved"
@@ -264,6 +266,7 @@ UPDATE_IN_PLACE_KINDS = frozenset(
         NotificationKind.UNACKNOWLEDGED,
         NotificationKind.RECOVERING,
         NotificationKind.RECURRED,
+        NotificationKind.SEVERITY,
         NotificationKind.SILENCED,
         NotificationKind.UNSILENCED,
     }
@@ -297,6 +300,7 @@ class TimelineKind(StrEnum):
     RECURRED = "recurred"
     RECOVERING = "recovering"
     RESOLVED = "resolved"
+    SEVERITY = "severity"
     FLAPPING = "flapping"
     STABLE = "stable"
     NOTIFICATION = "notification"

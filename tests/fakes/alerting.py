@@ -10,7 +10,7 @@ from fleet.alerts.facts import AffectedGroup, ClusterFacts, SickInstance, make_b
 from fleet.alerts.rules import DEFAULT_RULES, Rule
 from fleet.alerts.silences import Silence
 from fleet.alerts.steady_state import SteadyState, steady_state_of
-from fleet.vocabulary.incidents import Cause, CauseKind, Incident, IncidentState, Notification
+from fleet.vocabulary.incidents import Cause, CauseKind, Incident, IncidentState, Notification, TimelineEntry
 
 PROXY = Cause(CauseKind.PROXY, "proxy-id-1", "proxy-1")
 AUTH = Cause(CauseKind.AUTH, "auth-id-1", "auth-1")
@@ -62,6 +62,7 @@ class AlertSimulation:
     #: (seconds since the start, notification).
     notifications: list[tuple[float, Notification]] = field(default_factory=list)
     updates_in_place: list[Notification] = field(default_factory=list)
+    timeline_entries: list[tuple[Incident, TimelineEntry]] = field(default_factory=list)
     #: The last state of every incident that has fired.
     fired_incidents: dict[str, Incident] = field(default_factory=dict)
     #: The newest evaluation that changed nothing, and the number of evaluations that it allowed to skip.
@@ -107,6 +108,7 @@ class AlertSimulation:
                         incident.generation, incident.flap_times
                     )
             self.updates_in_place += outcome.updates_in_place
+            self.timeline_entries += outcome.timeline_entries
             self.notifications += [
                 (self.now - self.started_at, notification) for notification in outcome.notifications
             ]

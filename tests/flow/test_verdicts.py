@@ -242,7 +242,7 @@ def test_verdicts_of_instance_faults(fleet: Fleet) -> None:
 
 
 def test_incident_is_opened_and_resolved(fleet: Fleet) -> None:
-    """The timeline has the escalation, the deliveries and the end of a silence."""
+    """The timeline has the escalation, the deliveries, the end of a silence and a lower severity."""
     console, proxy = fleet.console, fleet.console.proxies[0]
     home = Database(console.home)
     fleet.heal()
@@ -295,6 +295,8 @@ def test_incident_is_opened_and_resolved(fleet: Fleet) -> None:
         eventually_sync(lambda: bool(sql(console.home, silenced_query)), seconds=PATIENCE)
         sql(console.home, "update fleet_silence set ends_at = ?", _to_sqlite_moment(now + 300))
         produced(home, seconds=PATIENCE, timeline=("stable", "silence ends"))
+        sql(console.home, "update fleet_alertrule set severity = 1")
+        produced(home, seconds=PATIENCE, timeline=("severity",))
 
 
 def _to_sqlite_moment(seconds: float) -> str:

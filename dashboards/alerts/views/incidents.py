@@ -48,6 +48,7 @@ _MAX_UNRESOLVED_INCIDENTS = 5_000
 #: Labels of timeline entries whose kind is not a label by itself.
 _TIMELINE_LABELS = {
     TimelineKind.RECURRED.value: "firing again",
+    TimelineKind.SEVERITY.value: "severity changed",
     TimelineKind.STABLE.value: "flapping ended",
     TimelineKind.NOTIFICATION.value: "notification",
     TimelineKind.UNACKNOWLEDGED.value: "acknowledgement removed",

@@ -110,6 +110,7 @@ def _describe_event(request: SendRequest) -> str:
         "unsilenced": "The silence ended.",
         "recovering": "The incident is recovering: no alert rule matches any more.",
         "recurred": f"The incident fires again: {incident['summary']}.",
+        "severity": f"The severity is now {incident['severity']}: {incident['summary']}.",
     }.get(request.kind)
     return to_line(sentence or request.payload["subject"])
 

@@ -23,7 +23,15 @@ from fleet.alerts.lifecycle.notification_plan import (
     recover_seconds_of,
 )
 from fleet.alerts.rules import RuleKind
-from fleet.vocabulary.incidents import Finding, Incident, IncidentState, RuleMark, TimelineEntry, TimelineKind
+from fleet.vocabulary.incidents import (
+    Finding,
+    Incident,
+    IncidentState,
+    RuleMark,
+    Severity,
+    TimelineEntry,
+    TimelineKind,
+)
 
 #: Seconds for which agents that still recover from a cause that is gone do not open an incident of their own. The
 #: slowest recovery that RFD 226 allows takes 13 min.
@@ -51,13 +59,29 @@ def advance(
     """
     if incident.state is IncidentState.RESOLVED:
         return LifecycleStep(incident)
+    previous_severity = incident.severity
     if finding is not None:
         incident = with_measurements(
             with_marks(incident, finding, evaluation_context), finding, evaluation_context
         )
     if incident.state is IncidentState.PENDING:
         return _advance_pending(incident, finding, evaluation_context)
-    return _advance_open(incident, finding, evaluation_context, is_explaining=is_explaining)
+    severity_entries = _describe_severity_change(incident, previous_severity, evaluation_context.now)
+    step = _advance_open(incident, finding, evaluation_context, is_explaining=is_explaining)
+    return replace(step, timeline_entries=severity_entries + step.timeline_entries)
+
+
+def _describe_severity_change(
+    incident: Incident, previous_severity: Severity, now: float
+) -> tuple[TimelineEntry, ...]:
+    """Return the timeline entry of a new severity; none while the incident is flapping."""
+    if incident.severity is previous_severity or incident.flapping_since is not None:
+        return ()
+    verb = "increased" if incident.severity > previous_severity else "decreased"
+    text = (
+        f"The severity {verb} from {previous_severity.slug} to {incident.severity.slug}: {incident.summary}"
+    )
+    return (TimelineEntry(now, TimelineKind.SEVERITY, text),)
 
 
 def advance_while_blind(incident: Incident, now: float) -> LifecycleStep:

@@ -11,7 +11,13 @@ from fleet.alerts.matchers import parse_matchers
 from fleet.alerts.notifications import NotificationLinks, subject_of, text_of
 from fleet.alerts.rules import DEFAULT_RULES
 from fleet.alerts.silences import Silence
-from fleet.vocabulary.incidents import Cause, CauseKind, IncidentState, NotificationKind, Severity
+from fleet.vocabulary.incidents import (
+    Cause,
+    CauseKind,
+    IncidentState,
+    NotificationKind,
+    Severity,
+)
 from tests.fakes.alerting import (
     AUTH,
     BACKEND,

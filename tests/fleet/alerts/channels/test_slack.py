@@ -10,7 +10,7 @@ import pytest
 from fleet.alerts.channels import SendError, SendRequest, http, slack
 from fleet.alerts.channels.cards import to_line
 from fleet.alerts.notifications import NotificationLinks
-from fleet.vocabulary.incidents import Cause, CauseKind, NotificationKind
+from fleet.vocabulary.incidents import Cause, CauseKind, NotificationKind, Severity
 from tests.fakes.post_server import PostAnswer
 from tests.fakes.send_requests import LINKS, make_send_request
 from tests.fakes.slack_api import (
@@ -90,13 +90,14 @@ def test_later_notifications_update_the_message_and_extend_its_thread(workspace:
         (NotificationKind.SILENCED, silenced_fields),
         (NotificationKind.SILENCE_ENDS, silenced_fields),
         (NotificationKind.UNSILENCED, {}),
+        (NotificationKind.SEVERITY, {"severity": Severity.WARNING}),
         (NotificationKind.FLAPPING, {}),
         (NotificationKind.RESOLVED, {}),
     ):
         request = _request(workspace, kind, incident_fields=incident_fields, earlier_receipt=receipt)
         assert slack.send(request) == receipt
     (message,) = workspace.ops.messages
-    assert message.edit_count == 11
+    assert message.edit_count == 12
     assert message.view.title == "Resolved: proxy-1 in cluster default"
     assert message.text.startswith("RESOLVED default: proxy-1 after")
     assert list(message.view.buttons) == ["Open incident", "Runbook"]
@@ -111,6 +112,7 @@ def test_later_notifications_update_the_message_and_extend_its_thread(workspace:
         "Silenced until 14:30 UTC by alice: new disks",
         f"+SILENCE ENDS SOON default: {headline}",
         "The silence ended.",
+        f"The severity is now warning: {headline}.",
         "FLAPPING default: proxy-1 - further state changes are not sent one by one",
         "RESOLVED default: proxy-1 after 1 min 34 s, peak 207 agents",
     ]

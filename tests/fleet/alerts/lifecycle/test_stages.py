@@ -2,12 +2,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fleet.alerts.facts import AffectedGroup
+from fleet.alerts.facts import AffectedGroup, SickInstance
 from fleet.alerts.findings import evaluate_rules
 from fleet.alerts.lifecycle.context import EvaluationContext
 from fleet.alerts.lifecycle.stages import advance, advance_while_blind
 from fleet.alerts.rules import DEFAULT_RULES
-from fleet.vocabulary.incidents import Incident, IncidentState
+from fleet.vocabulary.incidents import Incident, IncidentState, Severity, TimelineKind
 from tests.fakes.alerting import PROXY, AlertSimulation, healthy_facts, stranded_facts
 
 _RULES = {rule.name: rule for rule in DEFAULT_RULES}
@@ -78,3 +78,22 @@ def test_past_title_names_the_instance_if_only_its_rule_fired() -> None:
     assert quiet.summary == "proxy-1 was failing: 1 agent was stranded."
     simulation.run(400, healthy_facts())
     assert [state.summary for state in simulation.fired_incidents.values()] == [quiet.summary]
+
+
+def test_severity_that_decreases_is_an_update_in_place_and_in_the_timeline() -> None:
+    """No notification is sent again; a severity that was notified before is an update, too."""
+    simulation = AlertSimulation()
+    sick = replace(healthy_facts(), sick_instances=(SickInstance(PROXY, "proxy-1 expired.", 100),))
+    for seconds, facts in ((120, stranded_facts(207)), (120, sick), (120, stranded_facts(207))):
+        simulation.run(seconds, facts)
+    assert simulation.notification_kinds == ["firing"]
+    assert [(update.kind.value, update.incident.severity) for update in simulation.updates_in_place] == [
+        ("severity", Severity.WARNING),
+        ("severity", Severity.CRITICAL),
+    ]
+    assert [
+        entry.text for _, entry in simulation.timeline_entries if entry.kind is TimelineKind.SEVERITY
+    ] == [
+        "The severity decreased from critical to warning: proxy-1 expired.",
+        "The severity increased from warning to critical: 207 agents stranded.",
+    ]
