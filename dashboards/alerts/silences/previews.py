@@ -70,7 +70,12 @@ def preview_incident_silence(row: Incident, period: SilencePeriod | str, zone: Z
     silences = find_active_silences_of(incident, row.cluster_id, period.now, ())
     # Another silence may last longer than the new one.
     period = replace(period, ends_at=max(period.ends_at, *(silence.ends_at for silence in silences), 0.0))
-    sentences = describe_incident_silence(incident.cause.label, period, read_receivers([row]))
+    sentences = describe_incident_silence(
+        incident.cause.label,
+        period,
+        read_receivers([row]),
+        is_acknowledged=incident.acknowledged_at is not None,
+    )
     if zone.key != "UTC":
         sentences.insert(1, f"In your time zone: until {format_moment(period.ends_at, period.now, zone)}.")
     return SilencePreview(None, is_blank=False, sentences=tuple(sentences))

@@ -86,7 +86,9 @@ def read_receivers(rows: Collection[Incident]) -> Receivers:
     )
 
 
-def describe_incident_silence(cause: str, period: SilencePeriod, receivers: Receivers) -> list[str]:
+def describe_incident_silence(
+    cause: str, period: SilencePeriod, receivers: Receivers, *, is_acknowledged: bool = False
+) -> list[str]:
     """Return what a silence of one incident does."""
     return [
         f"No notifications about {cause} {period.range_text}.",
@@ -94,9 +96,21 @@ def describe_incident_silence(cause: str, period: SilencePeriod, receivers: Rece
         *_describe_exceptions(receivers),
         (
             f"At {format_moment(period.reminder_at, period.now)}, a reminder that the silence ends goes to the "
-            "channels that people read. If the incident is still firing at the end, its notifications continue."
+            "channels that people read. If the incident is still firing at the end, "
+            f"{_describe_continuation(receivers, is_acknowledged=is_acknowledged)}"
         ),
     ]
+
+
+def _describe_continuation(receivers: Receivers, *, is_acknowledged: bool) -> str:
+    """Return what is sent after the silence: `plan_notification`, and `escalates_at` for the escalation."""
+    if not is_acknowledged:
+        return "its notifications continue."
+    first = "" if receivers.notified_count else "its first notification is sent. After that, "
+    return (
+        f"{first}it notifies only if its severity increases, if it is flapping, and when it is resolved: because it "
+        "is acknowledged, it does not repeat notifications, does not report more affected agents and does not escalate."
+    )
 
 
 def describe_silence(

@@ -73,3 +73,5 @@ def test_preview_of_an_incident_respects_longer_silences(fake_reader: FakeReader
     (first, *_) = preview_incident_silence(row, period, _UTC).sentences
     assert first == "No notifications about proxy-1 until 14:30 UTC."
     assert preview_incident_silence(row, "wrong", _UTC).error == "wrong"
+    row.acknowledged_at = _NOW
+    assert preview_incident_silence(row, period, _UTC).sentences[-1].endswith("and does not escalate.")

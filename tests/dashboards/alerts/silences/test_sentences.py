@@ -39,6 +39,23 @@ def test_silence_of_an_incident_says_what_happens() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("receivers", "is_first_sent"), [(Receivers(1, ("ops",)), False), (Receivers(), True)]
+)
+def test_silence_of_an_acknowledged_incident_says_what_is_sent_after_it(
+    receivers: Receivers, is_first_sent: bool
+) -> None:
+    """An acknowledged incident neither repeats nor escalates, but its first notification is sent."""
+    sentence = describe_incident_silence("proxy-1", _PERIOD, receivers, is_acknowledged=True)[-1]
+    assert "continue" not in sentence
+    assert (
+        "still firing at the end, its first notification is sent. After that, it" in sentence
+    ) == is_first_sent
+    assert (
+        "it notifies only if its severity increases, if it is flapping, and when it is resolved" in sentence
+    )
+
+
 def test_exceptions_are_named() -> None:
     """Notifications that wait, and receivers of open alerts."""
     receivers = Receivers(1, ("am", "ops"), ("am",), 2)
