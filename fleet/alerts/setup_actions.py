@@ -18,7 +18,9 @@ from fleet.alerts.rules import Rule
 from fleet.alerts.store import rule_of
 from fleet.audit import RequestActor, record_outcome
 from fleet.models.alerting import AgentSet, AlertRule, Channel, MaintenanceWindow, Route
+from fleet.protocol.durations import format_exact
 from fleet.vocabulary.actions import AuditAction
+from fleet.vocabulary.incidents import Severity
 
 Setting = AlertRule | Channel | MaintenanceWindow | Route
 
@@ -129,7 +131,7 @@ def change_agent_set_members(
 
 
 def audit_values_of(row: Setting | None) -> dict[str, Any] | None:
-    """Return the values of a setting for the diff in the audit log, without secrets; None for routes."""
+    """Return the values of a setting for the diff in the audit log, without secrets; None for no setting."""
     if isinstance(row, AlertRule):
         rule = rule_of(row)
         return asdict(rule) | {"kind": str(rule.kind), "severity": int(rule.severity)}
@@ -150,7 +152,26 @@ def audit_values_of(row: Setting | None) -> dict[str, Any] | None:
             "reason": row.reason,
             "enabled": row.enabled,
         }
-    return None
+    return None if row is None else _audit_values_of_route(row)
+
+
+def _audit_values_of_route(row: Route) -> dict[str, Any]:
+    has_quiet_hours = row.quiet_from is not None and row.quiet_until is not None
+    return {
+        "name": row.name,
+        "parent": None if row.parent is None else row.parent.name,
+        "position": row.position,
+        "min_severity": Severity(row.min_severity).slug,
+        "matchers": format_named_matchers(parse_matchers(row.matchers, is_for_route=True), row.cluster),
+        "channels": sorted(channel.name for channel in row.channels.all()),
+        "includes_parent_channels": row.includes_parent_channels,
+        "escalate_after": "" if row.escalate_after is None else format_exact(row.escalate_after),
+        "escalate_to": sorted(channel.name for channel in row.escalate_to.all()),
+        "quiet_hours": f"{row.quiet_from:%H:%M} to {row.quiet_until:%H:%M} {row.quiet_zone}"
+        if has_quiet_hours
+        else "",
+        "continues": row.continue_matching,
+    }
 
 
 def describe_destination(row: Channel) -> str:

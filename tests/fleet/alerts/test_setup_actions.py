@@ -7,11 +7,13 @@ from datetime import time, timedelta
 import pytest
 
 from fleet.alerts import setup_actions
+from fleet.alerts.setup.routes import save_route
 from fleet.alerts.store import rule_of
 from fleet.audit import CONSOLE_ACTOR
 from fleet.models.alerting import AgentSet, AlertRule, Channel, MaintenanceWindow, Route
 from fleet.models.changes import AuditEntry
 from fleet.models.clusters import ensure_default_cluster
+from fleet.vocabulary.incidents import Severity
 
 pytestmark = pytest.mark.django_db
 
@@ -40,6 +42,32 @@ def test_create_update_and_delete_are_in_the_audit_log() -> None:
     change = AuditEntry.objects.get(action="channel.update")
     assert (change.before["enabled"], change.after["enabled"]) == (True, False)
     assert "s3cret" not in str(list(AuditEntry.objects.values()))
+
+
+def test_change_of_a_route_is_in_the_audit_log_with_both_values() -> None:
+    """Also its channels, by name, which are stored apart from the row."""
+    ops, pager = (Channel.objects.create(name=name, kind="email") for name in ("ops", "pager"))
+    route = Route(name="night", parent=Route.objects.get(), matchers="kind=proxy")
+    save_route(route, [ops], [], CONSOLE_ACTOR)
+    route.min_severity, route.escalate_after = int(Severity.CRITICAL), 900.0
+    route.quiet_from, route.quiet_until, route.quiet_zone = time(22), time(6, 30), "Europe/Berlin"
+    save_route(route, [ops], [pager], CONSOLE_ACTOR)
+    setup_actions.delete_setting(route, CONSOLE_ACTOR)
+    creation, change, deletion = AuditEntry.objects.order_by("pk")
+    assert (creation.before, creation.after) == (None, change.before)
+    assert {
+        name: (change.before[name], value)
+        for name, value in change.after.items()
+        if change.before[name] != value
+    } == {
+        "min_severity": ("warning", "critical"),
+        "escalate_after": ("", "15 min"),
+        "escalate_to": ([], ["pager"]),
+        "quiet_hours": ("", "22:00 to 06:30 Europe/Berlin"),
+    }
+    assert (change.after["channels"], change.after["matchers"]) == (["ops"], "kind=proxy")
+    assert change.after["parent"] == "Everything"
+    assert (deletion.before, deletion.after) == (change.after, None)
 
 
 def test_maintenance_window_is_disabled_and_removed() -> None:
