@@ -104,6 +104,15 @@ class ChannelItem(Schema):
     """Version of the values: a change may name the version that it is based on."""
 
 
+class CreatedChannel(ChannelItem):
+    """A notification channel that was created."""
+
+    route: int | None
+    """Number of the route to which Refloat added it; null for every channel but the first."""
+    routing: str
+    """Which incidents notify it, and how to change that, in words."""
+
+
 class ChannelsResponse(Schema):
     """A list of notification channels."""
 
@@ -182,20 +191,25 @@ def list_channels(request: HttpRequest, cluster: str) -> Any:
     )
 
 
-@per_cluster.post("/channels", auth=CHANGE, response={201: ChannelItem, **REFUSAL_RESPONSES})
+@per_cluster.post("/channels", auth=CHANGE, response={201: CreatedChannel, **REFUSAL_RESPONSES})
 def create_channel(request: HttpRequest, cluster: str, body: CreateChannelRequest) -> Any:
     """Create a notification channel.
 
-    The first channel of the installation is added to the root route, so that it receives all notifications.
+    The first channel of the installation is added to the root route, so that it receives all notifications. `routing`
+    says so.
     """
     kind = CHANNEL_KINDS.get(body.kind)
     if kind is None:
         raise HttpError(400, f"{body.kind[:50]!r} is not a kind of channel. Use {', '.join(CHANNEL_KINDS)}.")
     row = Channel(cluster=require_new_owner(request, cluster, body.scope), kind=kind.slug)
     row.digest = channel_setup.default_digest_of(kind)
-    _save(request, row, body)
-    channel_setup.attach_first_channel(row)
-    return Status(201, _channel_item_of(request, row, cluster))
+    route = channel_setup.create_channel(row, lambda: _save(request, row, body), request_actor_of(request))
+    created_channel = CreatedChannel(
+        **_channel_item_of(request, row, cluster).model_dump(),
+        route=None if route is None else route.pk,
+        routing=channel_setup.describe_routing(route),
+    )
+    return Status(201, created_channel)
 
 
 @per_cluster.get("/channels/{int:number}", auth=VIEW, response={200: ChannelItem, **REFUSAL_RESPONSES})

@@ -19,7 +19,12 @@ from dashboards.shared.row_ids import parse_row_id
 from fleet.alerts import incident_actions, setup_actions
 from fleet.alerts.channels.kind import ChannelKind
 from fleet.alerts.channels.registry import CHANNEL_KINDS
-from fleet.alerts.setup.channels import attach_first_channel
+from fleet.alerts.setup.channels import (
+    create_channel,
+    describe_first_channel_route,
+    describe_routing,
+    find_first_channel_route,
+)
 from fleet.models.access import (
     Permission,
     audit_log_clusters_of,
@@ -83,7 +88,11 @@ def channels(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespon
 @require_http_methods(["GET", "HEAD", "POST"])
 @never_cache
 def new_channel(request: HttpRequest, channel_kind: str, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
-    """Create a channel of a kind. Template `dashboards/new_channel.html`: `form`, `kind` (ChannelKind)."""
+    """Create a channel of a kind.
+
+    Template `dashboards/new_channel.html`: `form`, `kind` (ChannelKind), `routing_hint`: what happens to the first
+    channel, or empty.
+    """
     kind = CHANNEL_KINDS.get(channel_kind)
     if kind is None:
         raise Http404(f"Notification channels of kind {channel_kind} do not exist.")
@@ -92,16 +101,14 @@ def new_channel(request: HttpRequest, channel_kind: str, cluster: str = DEFAULT_
     row = Channel()
     form = _make_form(request, row, kind, cluster, is_bound=request.method == "POST")
     if form.is_bound and form.is_valid():
-        setup_actions.save_setting(row, form.save, signed_in_actor_of(request))
-        is_routed = attach_first_channel(row)
-        routing_text = (
-            "All warnings and critical incidents are sent to it."
-            if is_routed
-            else "No route uses it yet: add a route to notify it."
-        )
-        messages.success(request, f"Channel {row.name} was created. {routing_text}")
+        actor = signed_in_actor_of(request)
+        route = create_channel(row, lambda: setup_actions.save_setting(row, form.save, actor), actor)
+        messages.success(request, f"Channel {row.name} was created. {describe_routing(route)}")
         return redirect(f"{url_prefix_of(cluster)}/alerts/channels/#channel-{row.pk}")
     context = {"page": "incidents", "tab": "channels", "form": form, "kind": kind}
+    can_be_first = can_write(signed_in_user_of(request), Permission.CHANGE_CONFIG, "")
+    first_route = find_first_channel_route() if can_be_first else None
+    context["routing_hint"] = "" if first_route is None else describe_first_channel_route(first_route)
     return render(request, "dashboards/new_channel.html", context)
 
 

@@ -5,7 +5,7 @@ docs/reference/alerts.md, "Notification channels".
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from django.db import transaction
@@ -17,6 +17,7 @@ from fleet.alerts.channels.kind import ChannelKind
 from fleet.alerts.channels.registry import CHANNEL_KINDS
 from fleet.alerts.digest import DigestPeriod
 from fleet.alerts.setup.problems import find_column_problems, format_sentence, require_no_problems
+from fleet.alerts.setup.routes import name_route
 from fleet.alerts.setup.versions import require_version, write_row
 from fleet.audit import RequestActor
 from fleet.models.alerting import Channel, Route
@@ -178,12 +179,46 @@ def default_digest_of(kind: ChannelKind) -> str:
     return DigestPeriod.WEEKLY.value if kind.is_read_by_people else ""
 
 
-def attach_first_channel(row: Channel) -> bool:
-    """Add the first channel to the root route, so that it receives all notifications. Return whether it was added."""
-    if row.cluster:
-        return False
-    roots = Route.objects.filter(parent=None)
-    is_first = roots.count() == 1 and not roots[0].channels.exists() and Channel.objects.count() == 1
-    if is_first:
-        roots[0].channels.add(row)
-    return is_first
+def find_first_channel_route() -> Route | None:
+    """Return the route to which the first channel of the installation is added; None if no channel would be."""
+    roots = list(Route.objects.filter(parent=None)[:2])
+    if len(roots) != 1 or roots[0].channels.exists() or Channel.objects.exists():
+        return None
+    return roots[0]
+
+
+def create_channel(row: Channel, save: Callable[[], object], actor: RequestActor) -> Route | None:
+    """Create a channel by calling `save`, and return the route to which it was added.
+
+    The first channel of the installation is added to the root route, so that it receives all notifications.
+    """
+    route = find_first_channel_route()
+    save()
+    if route is None or row.cluster:
+        return None
+    setup_actions.save_setting(route, lambda: route.channels.add(row), actor)
+    return route
+
+
+def describe_routing(route: Route | None) -> str:
+    """Return which incidents notify a new channel, and how to change that. `route`: from `create_channel`."""
+    if route is None:
+        return "No route uses it yet: add a route to notify it."
+    return (
+        f"As the first channel, it was added to the route {route.name}: {_describe_incidents(route)} notify it. "
+        "Change that route to notify it of other incidents."
+    )
+
+
+def describe_first_channel_route(route: Route) -> str:
+    """Return what happens to the first channel, for those who create it, as two sentences."""
+    return (
+        f"The first channel of the whole installation is added to the route {route.name}: "
+        f"{_describe_incidents(route)} notify it. Afterwards, you can change that route, or use another one."
+    )
+
+
+def _describe_incidents(route: Route) -> str:
+    """Return the incidents of a route within a sentence: `critical incidents and warnings`."""
+    subject = name_route(route.matchers, route.min_severity)
+    return f"{subject[:1].lower()}{subject[1:]}"

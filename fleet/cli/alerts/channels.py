@@ -88,6 +88,13 @@ def _format_channel(channel: dict[str, Any]) -> str:
     return format_table(("field", "value"), rows)
 
 
+def _format_added_channel(channel: dict[str, Any]) -> str:
+    summary = f"channel {channel['number']} added: {channel['name']}, {channel['destination']}"
+    number, route = channel["number"], channel["route"]
+    command = f"add --channel {number}" if route is None else f"change {route}"
+    return f"{summary}\n{channel['routing']} Use `refloat routes {command}`."
+
+
 @click.group()
 def channels() -> None:
     """Manage notification channels, to which routes send incidents."""
@@ -119,9 +126,7 @@ def show(console: api.ConsoleClient, cluster: str, channel: str) -> Any:
 @_channel_options
 @scope_option
 @console_options
-@prints_response(
-    lambda channel: f"channel {channel['number']} added: {channel['name']}, {channel['destination']}"
-)
+@prints_response(_format_added_channel)
 def add(
     console: api.ConsoleClient,
     cluster: str,
@@ -133,6 +138,9 @@ def add(
     **options: Any,
 ) -> Any:
     """Add a notification channel.
+
+    The first channel is added to the root route, which takes all warnings and critical incidents; `refloat routes
+    change` changes that. To notify another one, use `refloat routes add`.
 
     Example: refloat channels add ops --kind webhook --secret url=env:HOOK_URL
     """

@@ -37,6 +37,12 @@ def test_channel_is_created_listed_changed_and_deleted(client: Client, config_ad
     assert (channel["destination"], channel["values"]) == ("https://hooks.example.com/…", {})
     assert (channel["digest"], channel["cluster"], channel["usages"][0]) == ("weekly", "", "Everything")
     path = f"channels/{channel['number']}"
+    root = Route.objects.get()
+    assert channel.pop("route") == root.pk
+    assert channel.pop("routing") == (
+        "As the first channel, it was added to the route Everything: critical incidents and warnings notify it. Change "
+        "that route to notify it of other incidents."
+    )
     assert get(client, "channels", config_admin).json()["channels"] == [channel]
     assert get(client, path, config_admin).json() == channel
     changed_channel = post(
@@ -56,8 +62,16 @@ def test_channel_is_created_listed_changed_and_deleted(client: Client, config_ad
     assert not Channel.objects.exists()
     entries = list(AuditEntry.objects.order_by("pk").values())
     assert [entry["action"] for entry in entries if entry["outcome"] == "succeeded"] == [
-        "channel.create", "channel.update", "channel.delete",
+        "channel.create", "route.update", "channel.update", "channel.delete",
     ]  # fmt: skip
+    assert [entry["after"]["channels"] for entry in entries if entry["action"] == "route.update"] == [["ops"]]
+    second_channel = post(client, "channels", _HOOK | {"name": "second"}, config_admin).json()
+    assert second_channel["routing"].startswith("As the first channel")  # the only one again
+    third_channel = post(client, "channels", _HOOK | {"name": "third"}, config_admin).json()
+    assert (third_channel["route"], third_channel["routing"]) == (
+        None,
+        "No route uses it yet: add a route to notify it.",
+    )
     assert "s3cret" not in str(entries)
 
 

@@ -27,7 +27,11 @@ _HOOK = {
 
 def test_new_channel_seals_its_secret_and_never_shows_it(config_admin: Client) -> None:
     """The secret is not in the database as plain text, on a page or in the log; the first gets a default route."""
-    config_admin.post("/alerts/channels/new/webhook/", _HOOK)
+    hint = "is added to the route Everything: critical incidents and warnings notify it"
+    assert hint in config_admin.get("/alerts/channels/new/webhook/").content.decode()
+    page = config_admin.post("/alerts/channels/new/webhook/", _HOOK, follow=True).content.decode()
+    assert "it was added to the route Everything: critical incidents and warnings notify it" in page
+    assert hint not in config_admin.get("/alerts/channels/new/webhook/").content.decode()
     channel = Channel.objects.get()
     assert "s3cret" not in channel.secrets
     assert "s3cret" not in str(channel.config)

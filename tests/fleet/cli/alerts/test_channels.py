@@ -42,16 +42,27 @@ def test_channels_are_listed_and_shown() -> None:
 def test_channel_is_added_with_a_secret_from_standard_input() -> None:
     """Plain values are on the command line."""
     with run_console() as console:
-        console.responses[_PATH] = (201, _CHANNEL)
+        console.responses[_PATH] = (201, _CHANNEL | {"route": None, "routing": "No route uses it yet."})
         outcome = _run(
             console, "add", "ops", "--kind", "webhook", "--secret", "url=-", "--value", "note=x", "--digest", "never",
             "--no-resolved", "--scope", "cluster", stdin="https://hooks.example.com/s3cret\n",
         )  # fmt: skip
-    assert outcome.output == "channel 3 added: ops, https://hooks.example.com/…\n"
+    assert outcome.output == (
+        "channel 3 added: ops, https://hooks.example.com/…\n"
+        "No route uses it yet. Use `refloat routes add --channel 3`.\n"
+    )
     assert console.posts[0][1] == {
         "name": "ops", "kind": "webhook", "scope": "cluster", "digest": "", "send_resolved": False,
         "values": {"note": "x", "url": "https://hooks.example.com/s3cret"},
     }  # fmt: skip
+
+
+def test_first_channel_names_its_route() -> None:
+    """And the command that changes the route."""
+    with run_console() as console:
+        console.responses[_PATH] = (201, _CHANNEL | {"route": 7, "routing": "It was added to the route All."})
+        output = _run(console, "add", "ops", "--kind", "email").output
+    assert output.endswith("\nIt was added to the route All. Use `refloat routes change 7`.\n")
 
 
 def test_channel_is_changed_with_the_version_that_was_read() -> None:
