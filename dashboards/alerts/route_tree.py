@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from fleet.alerts import store
-from fleet.alerts.routing.sentences import RouteSentence, describe_route
+from fleet.alerts.routing.sentences import RouteSentence, describe_routes
 from fleet.alerts.routing.tree import Route
 from fleet.models.alerting import Channel
 
@@ -28,29 +28,23 @@ def read_route_tree(
 ) -> tuple[RouteNode, ...]:
     """Return the root routes of a cluster. `matched_numbers`: keys of the routes that a trial ended at."""
     names = {row.pk: row.name if row.enabled else f"{row.name} (disabled)" for row in Channel.objects.all()}
-    return _make_nodes(store.read_routes(cluster), names, (), writable_owners, matched_numbers)
+    routes = store.read_routes(cluster)
+    return _make_nodes(routes, describe_routes(routes, names), writable_owners, matched_numbers)
 
 
 def _make_nodes(
     routes: Sequence[Route],
-    channel_names: Mapping[int, str],
-    parent_channel_ids: tuple[int, ...],
+    sentences: Mapping[int, RouteSentence],
     writable_owners: Collection[str],
     matched_numbers: Collection[int],
 ) -> tuple[RouteNode, ...]:
     return tuple(
         RouteNode(
             route,
-            describe_route(route, channel_names, parent_channel_ids),
+            sentences[route.number],
             route.cluster in writable_owners,
             route.number in matched_numbers,
-            _make_nodes(
-                route.children,
-                channel_names,
-                route.effective_channel_ids(parent_channel_ids),
-                writable_owners,
-                matched_numbers,
-            ),
+            _make_nodes(route.children, sentences, writable_owners, matched_numbers),
         )
         for route in routes
     )

@@ -8,7 +8,12 @@ from datetime import time
 import pytest
 
 from fleet.alerts.matchers import parse_matchers
-from fleet.alerts.routing.sentences import CAUSE_KIND_CLAUSES, describe_matcher, describe_route
+from fleet.alerts.routing.sentences import (
+    CAUSE_KIND_CLAUSES,
+    describe_matcher,
+    describe_route,
+    describe_routes,
+)
 from fleet.alerts.routing.tree import QuietHours, Route
 from fleet.vocabulary.incidents import CauseKind, Severity
 
@@ -57,6 +62,66 @@ _CRITICAL = Route("critical", min_severity=Severity.CRITICAL, channel_ids=(2,))
 def test_a_route_is_a_sentence(route: Route, parent_channel_ids: tuple[int, ...], text: str) -> None:
     """With its channels, those that it replaces, and its escalation."""
     assert describe_route(route, _NAMES, parent_channel_ids).text == text
+
+
+@pytest.mark.parametrize(
+    ("above", "route", "text"),
+    [
+        (
+            _CRITICAL,
+            Route("rest", channel_ids=(1,)),
+            "Warnings notify Slack #ops immediately. Critical incidents end at the route “critical” above.",
+        ),
+        (
+            Route("proxies", matchers=parse_matchers("kind=proxy", is_for_route=True)),
+            Route("rest", channel_ids=(1,)),
+            (
+                "Critical incidents and warnings, except those that the route “proxies” above takes, notify "
+                "Slack #ops immediately."
+            ),
+        ),
+        (
+            Route("all"),
+            _CRITICAL,
+            "No incidents reach this route. They end at the route “all” above.",
+        ),
+        (
+            Route("all"),
+            Route("rest", min_severity=Severity.INFO, channel_ids=(1,)),
+            (
+                "Incidents of severity info notify nobody: they are sent in digests only. Critical incidents and "
+                "warnings end at the route “all” above."
+            ),
+        ),
+        (
+            replace(_CRITICAL, should_continue=True),
+            Route("rest", channel_ids=(1,)),
+            "Critical incidents and warnings notify Slack #ops immediately.",
+        ),
+    ],
+)
+def test_sentence_has_the_incidents_that_the_routes_above_leave(
+    above: Route, route: Route, text: str
+) -> None:
+    """Also of routes that are nested in the same one."""
+    roots = (replace(above, number=1), replace(route, number=2))
+    assert describe_routes(roots, _NAMES)[2].text == text
+    parent = Route("parent", min_severity=Severity.INFO, children=roots, number=3)
+    assert describe_routes((parent,), _NAMES)[2].text == text
+
+
+def test_sentence_of_a_nested_route_has_the_severities_of_its_parent() -> None:
+    """A matcher of severities is not said twice; a contradiction is explained."""
+    children = (
+        Route("a", number=2, matchers=parse_matchers("severity=warning", is_for_route=True)),
+        Route("b", number=3),
+    )
+    sentences = describe_routes((replace(_CRITICAL, number=1, children=children),), _NAMES)
+    assert sentences[2].text == (
+        "No incidents reach this route. "
+        "No severity fulfils its conditions and those of the routes that it is nested in."
+    )
+    assert sentences[3].text == "Critical incidents notify pager immediately."
 
 
 @pytest.mark.parametrize(
