@@ -27,6 +27,7 @@ from typing_extensions import override
 from dashboards.alerts.api import (
     channels,
     configuration,
+    deliveries,
     incidents,
     routes,
     rules,
@@ -123,6 +124,7 @@ api.add_router("", silences.router)
 api.add_router("", windows.router)
 api.add_router("", runbooks.router)
 api.add_router("", channels.router)
+api.add_router("", deliveries.router)
 api.add_router("", routes.router)
 api.add_router("", rules.router)
 api.add_router("", configuration.router)

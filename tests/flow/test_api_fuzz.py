@@ -100,6 +100,8 @@ class Fuzzed:
         """Return the number of something that the path names by number; all but incidents are new ones."""
         if "/incidents/" in path:
             return NUMBER
+        if "/deliveries/" in path:
+            return self._queued_delivery()
         name = f"name {next(self.numbers)}"
         bodies: dict[str, dict[str, Any]] = {
             "maintenance-windows": self._window(),
@@ -132,6 +134,15 @@ class Fuzzed:
         above = path.rpartition("/")[0].format(**parameters)
         answer = self.session.get(self.console.url + above, headers=self.headers(all_scopes=True), timeout=60)
         return {"If-Match": answer.headers["ETag"]}
+
+    def _queued_delivery(self) -> int:
+        """Return the number of a test notification that waits in the outbox: nothing sends it here."""
+        headers, channel = self.headers(all_scopes=True), self._number("/channels/{number}")
+        url = f"{self.console.url}/api/v1"
+        answer = self.session.post(f"{url}/channels/{channel}/test", headers=headers, json={}, timeout=60)
+        assert answer.status_code == 200, answer.text
+        log = self.session.get(f"{url}/deliveries?channel={channel}", headers=headers, timeout=60).json()
+        return int(log["deliveries"][0]["number"])
 
     def _newest_entry(self) -> int:
         """Return the id of an entry of the audit log, which has one after a plan."""

@@ -158,6 +158,7 @@ def _api_bodies(path: str) -> list[dict[str, Any]]:
         ],
         "/channels/<int:number>": [{"name": "mine"}, {"values": {"to": "me@example.com"}}],
         "/test": [{}],
+        "/resend": [{}],
         "/routes": [{"name": "mine", "scope": scope} for scope in ("installation", "cluster")],
         "/routes/<int:number>": [{"name": "mine", "is_root": True}],
         "/alert-rules": [
@@ -339,6 +340,7 @@ def _values(route: UrlRoute, cluster: str, ids: Ids) -> dict[str, str]:
         ("/channels/", "channel"),
         ("/routes/", "route"),
         ("/alert-rules/", "rule"),
+        ("/deliveries/", "delivery"),
         ("", "silence"),
     )
     number = ids[next(kind for part, kind in parts if part in route.path)]

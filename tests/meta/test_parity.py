@@ -35,6 +35,7 @@ _OPERATIONS: Mapping[str, str] = {
     "window-new": "/maintenance-windows",
     "window": "/maintenance-windows/{number}",
     "window-delete": "/maintenance-windows/{number}/delete",
+    "channels": "/deliveries/{number}/resend",
     "channel": "/channels/{number}",
     "new-channel": "/channels",
     "route": "/routes/{number}",
@@ -49,8 +50,6 @@ _FORECASTS: Mapping[str, str] = {
 }
 #: By page with a form that no operation replaces: its row in docs/reference/api.md, "Actions without an API".
 _PAGES_ONLY: Mapping[str, str] = {
-    # Retries a failed notification.
-    "channels": "the delivery log",
     "tokens": "API tokens",
     # There is no user yet, so nobody has a token.
     "setup": "the first administrator",

@@ -1,4 +1,4 @@
-"""`refloat channels`: list, show, add, change, test and delete notification channels."""
+"""`refloat channels`: list, show, add, change, test and delete notification channels; their delivery log."""
 
 from __future__ import annotations
 
@@ -225,6 +225,84 @@ def delete(console: api.ConsoleClient, cluster: str, channel: str, is_confirmed:
     confirm(f"Delete channel {row['name']}?{usages}{unsent}", is_confirmed=is_confirmed)
     console.post(f"/channels/{row['number']}/delete", {}, cluster=cluster)
     click.echo(f"channel {row['number']} deleted: {row['name']}")
+
+
+def _format_deliveries(response: dict[str, Any]) -> str:
+    rows = [
+        (
+            *(str(delivery["number"]), _format_delivery_time(delivery), delivery["channel_name"]),
+            *(delivery["kind"], delivery["state"], str(delivery["attempts"])),
+            "" if delivery["incident"] is None else str(delivery["incident"]),
+            delivery["subject"],
+            delivery["error"] or delivery["delay_reason"],
+        )
+        for delivery in response["deliveries"]
+    ]
+    headings = (
+        *("number", "time (UTC)", "channel", "kind", "state", "attempts", "incident", "subject"),
+        "last error",
+    )
+    table = format_table(headings, rows) if rows else "no notifications"
+    cursor = response["next"]
+    return table if cursor is None else f"{table}\nOlder notifications: add --cursor {cursor}"
+
+
+def _format_delivery_time(delivery: dict[str, Any]) -> str:
+    """Return the last attempt, or without one when the notification was due, to the second."""
+    text: str = delivery["attempted_at"] or delivery["created_at"]
+    return text[:19].replace("T", " ")
+
+
+@channels.command()
+@click.option("--channel", metavar="CHANNEL", help="Only notifications to this channel, by number or name.")
+@click.option(
+    "--incident", type=click.IntRange(min=1), metavar="INCIDENT", help="Only notifications of this incident."
+)
+@click.option(
+    "--state", type=click.Choice(["sent", "failed", "waiting"]), help="Only notifications in this state."
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 500),
+    default=50,
+    show_default=True,
+    help="Maximum number of notifications.",
+)
+@click.option("--cursor", metavar="CURSOR", help="Continue after the previous page, which names its cursor.")
+@console_options
+@prints_response(_format_deliveries)
+def deliveries(
+    console: api.ConsoleClient,
+    cluster: str,
+    channel: str | None,
+    incident: int | None,
+    state: str | None,
+    limit: int,
+    cursor: str | None,
+) -> Any:
+    """List notifications in the delivery log, newest first: to whom, when, and how it ended.
+
+    \b
+    refloat channels deliveries --state failed
+    refloat channels deliveries --incident 12 --channel ops
+    """
+    query = drop_missing(incident=incident, state=state, limit=limit, cursor=cursor)
+    if channel is not None:
+        query["channel"] = find_setting(console, cluster, "channels", "Channel", channel)["number"]
+    return console.get("/deliveries", query, cluster=cluster)
+
+
+def _format_resent(delivery: dict[str, Any]) -> str:
+    return f"notification {delivery['number']} to {delivery['channel_name']} is sent again: {delivery['subject']}"
+
+
+@channels.command()
+@click.argument("delivery", type=click.IntRange(min=1))
+@console_options
+@prints_response(_format_resent)
+def resend(console: api.ConsoleClient, cluster: str, delivery: int) -> Any:
+    """Send a failed notification again, by its number in the delivery log."""
+    return console.post(f"/deliveries/{delivery}/resend", {}, cluster=cluster)
 
 
 def _options_of(

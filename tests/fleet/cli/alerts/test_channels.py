@@ -57,6 +57,31 @@ def test_channel_is_added_with_a_secret_from_standard_input() -> None:
     }  # fmt: skip
 
 
+def test_delivery_log_is_listed_and_a_notification_is_sent_again() -> None:
+    """Filters are sent, a channel by its number; the last line names the next page."""
+    delivery = {
+        "number": 9, "incident": 12, "kind": "firing", "subject": "CRIT default: 3 agents stranded", "channel": 3,
+        "channel_name": "ops", "state": "failed", "created_at": "2026-11-27T03:00:00Z", "attempts": 4,
+        "attempted_at": "2026-11-27T03:20:05.5Z", "next_attempt_at": None, "delay_reason": "", "error": "404: no hook",
+        "key": "k",
+    }  # fmt: skip
+    with run_console() as console:
+        console.responses[_PATH] = (200, {"channels": [_CHANNEL]})
+        path = "/api/v1/deliveries?incident=12&state=failed&limit=1&channel=3"
+        console.responses[path] = (200, {"deliveries": [delivery], "next": "9"})
+        output = _run(
+            console, "deliveries", "--channel", "ops", "--incident", "12", "--state", "failed", "--limit", "1"
+        ).output
+        console.responses["/api/v1/deliveries?limit=50"] = (200, {"deliveries": [], "next": None})
+        assert _run(console, "deliveries").output == "no notifications\n"
+        console.responses["/api/v1/deliveries/9/resend"] = (200, delivery)
+        resent = _run(console, "resend", "9").output
+    assert "2026-11-27 03:20:05" in output
+    assert "404: no hook" in output
+    assert output.endswith("Older notifications: add --cursor 9\n")
+    assert resent == "notification 9 to ops is sent again: CRIT default: 3 agents stranded\n"
+
+
 def test_first_channel_names_its_route() -> None:
     """And the command that changes the route."""
     with run_console() as console:
