@@ -249,10 +249,10 @@ def try_routes(request: HttpRequest, cluster: str, parameters: Query[TrialParame
 
     The response has whom an incident would notify, and when. Nothing is sent.
     """
-    severity = parse_severity(parameters.severity)
+    numbers = {severity.slug: str(int(severity)) for severity in Severity}
     form = RouteTrialForm(
         {
-            "try-severity": str(int(severity)),
+            "try-severity": numbers.get(parameters.severity, parameters.severity),
             "try-cause": parameters.cause,
             "try-rule": parameters.rule,
             "try-agent_set": parameters.agent_set,

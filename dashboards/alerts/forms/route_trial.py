@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,8 @@ from fleet.vocabulary.incidents import Cause, CauseKind, Severity
 from fleet.vocabulary.natural_order import natural_sort_key
 
 _SEPARATOR = ":"
+#: Most choices that an error names.
+_MAX_NAMED_CHOICES = 30
 #: Kinds of causes that have no instance to choose.
 _WHOLE_KINDS = (CauseKind.BACKEND, CauseKind.AGENTS, CauseKind.FLEET, CauseKind.CLUSTER, CauseKind.CONSOLE)
 
@@ -74,6 +76,11 @@ class RouteTrialForm(forms.Form):
             field = self.fields[name]
             assert isinstance(field, forms.ChoiceField), "declared above"
             field.choices = choices
+            field.error_messages["invalid_choice"] = _describe_choices(
+                # Causes without an instance first: there may be hundreds of instances.
+                sorted((value for value, _ in choices if value), key=lambda value: _SEPARATOR in value)
+            )
+        self.fields["severity"].error_messages["invalid_choice"] = "Use critical or warning."
         if not set_names:
             del self.fields["agent_set"]
 
@@ -101,6 +108,15 @@ class RouteTrialForm(forms.Form):
             tuple(" > ".join(matched.path) for matched in trial.matched_routes),
             frozenset(matched.route.number for matched in trial.matched_routes),
         )
+
+
+def _describe_choices(choices: Sequence[str]) -> str:
+    """Return the sentence that refuses another choice; Django formats it with the refused value."""
+    if not choices:
+        return "There is nothing to choose: leave it empty."
+    names = ", ".join(choices[:_MAX_NAMED_CHOICES]).replace("%", "%%")
+    more = f" and {len(choices) - _MAX_NAMED_CHOICES} more" if len(choices) > _MAX_NAMED_CHOICES else ""
+    return f"“%(value)s” is not one of the choices: {names}{more}."
 
 
 def _list_causes(cluster: str, now: float) -> dict[str, tuple[str, Cause]]:

@@ -20,6 +20,7 @@ from fleet.cli.alerts.settings import (
 from fleet.cli.console import console_options
 from fleet.cli.output import format_table, prints_response
 from fleet.nodes.shared.options import combine
+from fleet.protocol.durations import format_exact
 
 #: Fields of the API by flag with a duration.
 _FIELD_OF_DURATION_FLAG: Mapping[str, str] = {
@@ -29,6 +30,7 @@ _FIELD_OF_DURATION_FLAG: Mapping[str, str] = {
     "--group-interval": "group_interval_seconds",
     "--repeat-interval": "repeat_seconds",
 }
+_FLAG_OF_DURATION_FIELD = {field: flag for flag, field in _FIELD_OF_DURATION_FLAG.items()}
 
 _threshold_options = combine(
     click.option("--min-count", type=int, help="Minimum number of agents."),
@@ -85,10 +87,21 @@ def _format_state(rule: dict[str, Any]) -> str:
 
 def _format_rule(rule: dict[str, Any]) -> str:
     hidden_fields = {"version", "is_enabled", "is_overridden"}
-    rows = [
-        (field.replace("_", " "), str(value)) for field, value in rule.items() if field not in hidden_fields
-    ]
+    rows = [_format_field(field, value) for field, value in rule.items() if field not in hidden_fields]
     return format_table(("field", "value"), [*rows, ("state", _format_state(rule))])
+
+
+def _format_field(field: str, value: Any) -> tuple[str, str]:
+    """Return the label of a field, that of its flag if it has one, and its value with its unit."""
+    if field in _FLAG_OF_DURATION_FIELD:
+        label = _FLAG_OF_DURATION_FIELD[field].removeprefix("--").replace("-", " ")
+        return label, format_exact(value)
+    if field == "min_share":
+        return "min share", f"{100 * value:.10g} %"
+    if field == "pending_rounds":
+        return "pending polls", str(value)
+    text = {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+    return field.removeprefix("is_").replace("_", " "), text
 
 
 def _format_backtest(backtest: dict[str, Any]) -> str:

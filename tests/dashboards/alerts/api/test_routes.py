@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from fleet.models.alerting import Channel, Route
+from fleet.models.alerting import AgentSet, Channel, Route
 from fleet.models.changes import AuditEntry
+from fleet.models.clusters import ensure_default_cluster
 from tests.dashboards.alerts.api.conftest import get, post
 
 pytestmark = pytest.mark.django_db
@@ -148,9 +149,18 @@ def test_trial_says_whom_an_incident_notifies(
         },
     ]
     assert trial["paths"] == ["Everything"]
-    for query, field in (("cause=moon", "cause"), ("rule=x", "rule"), ("agent_set=x", "agent_set")):
+    AgentSet.objects.create(cluster=ensure_default_cluster(), pattern="a-*", name="50% lab")
+    for query, field, sentence_start in (
+        ("cause=moon", "cause", "“moon” is not one of the choices: backend, agents, fleet, cluster, console"),
+        ("rule=x", "rule", "“x” is not one of the choices: "),
+        ("agent_set=x", "agent_set", "“x” is not one of the choices: 50% lab."),
+        ("severity=info", "severity", "Use critical or warning."),
+        ("severity=banana", "severity", "Use critical or warning."),
+    ):
         response = get(client, f"routes/try?{query}", config_admin)
         assert (response.status_code, list(response.json()["problems"])) == (400, [field])
+        assert response.json()["problems"][field].startswith(sentence_start)
+    assert "Agents stranded" in get(client, "routes/try?rule=x", config_admin).json()["problems"]["rule"]
 
 
 def test_unknown_route_is_not_found(client: Client, config_admin: dict[str, str]) -> None:

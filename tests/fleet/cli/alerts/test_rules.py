@@ -39,6 +39,30 @@ def test_rules_are_listed_and_shown() -> None:
     ]
 
 
+def test_rule_is_shown_with_units() -> None:
+    """Durations and shares as the options take them, with their labels."""
+    values = {
+        "min_share": 0.005, "pending_rounds": 2, "pending_seconds": 0.0, "recover_seconds": 300.0,
+        "group_wait_seconds": 30.0, "group_interval_seconds": 90.0, "repeat_seconds": 14400.0, "is_builtin": True,
+    }  # fmt: skip
+    with run_console() as console:
+        console.responses[_PATH] = (200, {"rules": [_RULE | values]})
+        output = _run(console, "show", "3").output
+    rows = [line.partition("  ") for line in output.splitlines()]
+    assert [(label, text.strip()) for label, _, text in rows][-10:] == [
+        ("min count", "5"),
+        ("min share", "0.5 %"),
+        ("pending polls", "2"),
+        ("pending time", "0 s"),
+        ("resolve after", "5 min"),
+        ("group wait", "30 s"),
+        ("group interval", "1 min 30 s"),
+        ("repeat interval", "4 h"),
+        ("builtin", "yes"),
+        ("state", "enabled"),
+    ]
+
+
 def test_rule_is_added_with_durations_and_a_percentage() -> None:
     """The API takes seconds and a fraction."""
     with run_console() as console:
