@@ -19,6 +19,7 @@ from dashboards.alerts.presenters import find_common_attributes
 from dashboards.shared import presenters
 from dashboards.shared.map_links import cause_query_of, map_url_of
 from dashboards.shared.presenters import AgentRow
+from dashboards.shared.rewind import add_at
 from fleet.alerts.evidence.copies import read_evidence
 from fleet.alerts.evidence.evidence import (
     CopyMark,
@@ -28,6 +29,7 @@ from fleet.alerts.evidence.evidence import (
     instance_views_of,
     table_of_evidence,
 )
+from fleet.alerts.notifications import agents_path
 from fleet.monitoring.state.reader import Reader
 from fleet.monitoring.views import FleetTable
 from fleet.vocabulary.incidents import Incident, IncidentState
@@ -176,6 +178,24 @@ def map_links_of(incident: Incident, copy_mark: CopyMark | None, url_prefix: str
         at = peak_time_of(incident, copy_mark)
         links.append({"url": map_url_of(url_prefix, at=at, query=query), "label": "View map at the peak"})
     return links
+
+
+def agents_link_of(
+    incident: Incident, affected_count: int, copy_mark: CopyMark | None, url_prefix: str
+) -> dict[str, str] | None:
+    """Return `url` and `label` of the list of agents of an incident; None if it never affected any.
+
+    The list of the present is empty when no agents are affected now: the link then leads to the peak, by the history.
+    """
+    url = f"{url_prefix}{agents_path(incident.cause)}"
+    if affected_count and incident.state is not IncidentState.RESOLVED:
+        return {"url": url, "label": "View affected agents"}
+    if not incident.peak_count:
+        return None
+    return {
+        "url": add_at(url, peak_time_of(incident, copy_mark)),
+        "label": "View agents at the peak",
+    }
 
 
 def choose_evidence(

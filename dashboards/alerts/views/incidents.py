@@ -191,10 +191,10 @@ def incident(request: HttpRequest, incident_id: int, cluster: str = DEFAULT_CLUS
     Template `dashboards/incident.html`: `incident` (IncidentView), `next_notification`, `cause` (InstanceCard or None),
     `heartbeat_at`: time of its last heartbeat, `state_history` (InstanceStateChangeRow), `polled_at`: time of the
     newest poll, `prior_changes` (PriorChange), `affected` (AffectedAgentsPage), `evidence_choice` (EvidenceChoice
-    or None), `silences` (ActiveSilence), `dialog_path` and `denied_dialog` (of `?open=`, or empty), `map_links`,
-    `events`, `deliveries`, `custom_runbook` (that of the rule, or empty), `rule_names`; `reconnect_query`: of the
-    reconnect page, or `reconnect_refusal`: why there is none; `is_fleet_data_stale`: the fleet data is too old to list
-    affected agents.
+    or None), `silences` (ActiveSilence), `dialog_path` and `denied_dialog` (of `?open=`, or empty), `agents_link`,
+    `map_links`, `events`, `deliveries`, `custom_runbook` (that of the rule, or empty), `rule_names`; `reconnect_query`:
+    of the reconnect page, or `reconnect_refusal`: why there is none; `is_fleet_data_stale`: the fleet data is too old
+    to list affected agents.
     """
     row = Incident.objects.filter(cluster=cluster, pk=incident_id).first()
     if row is None:
@@ -334,6 +334,9 @@ def _fleet_context_of(
     context = {
         "affected": affected,
         "evidence_choice": evidence_choice,
+        "agents_link": incident_evidence.agents_link_of(
+            incident_value, incident_value.affected_count, copy_mark, url_prefix_of(cluster)
+        ),
         "map_links": incident_evidence.map_links_of(incident_value, copy_mark, url_prefix_of(cluster)),
         "is_fleet_data_stale": is_stale,
     }

@@ -10,6 +10,7 @@ from django.test import Client
 
 from dashboards.alerts.incident_evidence import (
     AffectedAgentsPage,
+    agents_link_of,
     choose_evidence,
     map_links_of,
     peak_time_of,
@@ -92,6 +93,20 @@ def test_maps_of_an_incident_are_live_and_at_its_peak() -> None:
     ]
     assert map_links_of(replace(_INCIDENT, peak_count=0), None, "") == [live_link]
     assert [link["url"] for link in map_links_of(_RESOLVED, _MARK, "/c/eu")] == [f"/c/eu{peak_url}"]
+
+
+def test_agents_of_an_incident_are_those_of_the_peak_once_it_has_recovered() -> None:
+    """The list of the present would be empty, also while a recovering incident is still open."""
+    incident = replace(_INCIDENT, peak_count=9)
+    live_url = "/c/eu/agents/?state=stranded&state=at_risk&proxy=proxy-1"
+    peak_link = {
+        "url": f"{live_url}&at=2027-01-15T07%3A59%3A10.000Z",
+        "label": "View agents at the peak",
+    }
+    assert agents_link_of(incident, 2, _MARK, "/c/eu") == {"url": live_url, "label": "View affected agents"}
+    assert agents_link_of(incident, 0, _MARK, "/c/eu") == peak_link
+    assert agents_link_of(replace(_RESOLVED, peak_count=9), 2, _MARK, "/c/eu") == peak_link
+    assert agents_link_of(replace(_INCIDENT, peak_count=0), 0, None, "") is None
 
 
 def test_peak_without_a_copy_is_that_of_the_trend() -> None:
