@@ -48,6 +48,8 @@ router = Router()
 per_cluster = PerCluster(router)
 _VIEW = ApiAccess(Permission.VIEW_FLEET)
 _ACT = ApiAccess(Permission.ACT_ON_FLEET)
+#: Most timeline entries of an incident in a response, as on its page.
+_MAX_TIMELINE_LENGTH = 100
 
 
 class IncidentFilters(QueryParameters):
@@ -132,8 +134,24 @@ class IncidentEvidenceItem(Schema):
     """How many of them were stranded."""
 
 
+class TimelineItem(Schema):
+    """A timeline entry of an incident."""
+
+    at: datetime
+    """Time of the event."""
+    kind: str
+    """Kind of the event: `firing`, `severity`, `notification`, `delivery`, `escalated`, `acknowledged`, `resolved`."""
+    actor: str
+    """User who acted; empty: Refloat."""
+    text: str
+    """The event in words."""
+
+
 class IncidentResponse(IncidentItem):
-    """An incident, with the size of the copy of its evidence."""
+    """An incident, with its timeline and the size of the copy of its evidence."""
+
+    timeline: list[TimelineItem]
+    """Timeline, the newest entry first; at most 100."""
 
     evidence: IncidentEvidenceItem | None
     """Copy of the evidence; null without one: no agent was affected, or the incident is older than such copies."""
@@ -228,13 +246,17 @@ def list_incidents(request: HttpRequest, cluster: str, filters: Query[IncidentFi
 def show_incident(request: HttpRequest, cluster: str, number: int) -> Any:
     """Show an incident.
 
-    The incident says whether a copy of its evidence exists.
+    The response has its timeline, and whether a copy of its evidence exists.
     """
     row = _require_incident(cluster, number)
     (incident,) = _present_incidents([row], cluster, record_reader.current_time())
     copy_mark = read_copy_mark(row.pk)
     return {
         **{name: getattr(incident, name) for name in IncidentItem.model_fields},
+        "timeline": [
+            TimelineItem(at=to_moment(event.at), kind=event.kind, actor=event.actor_name, text=event.text)
+            for event in row.events.order_by("-at", "-pk")[:_MAX_TIMELINE_LENGTH]
+        ],
         "evidence": None
         if copy_mark is None
         else IncidentEvidenceItem(

@@ -51,6 +51,26 @@ def test_incidents_are_listed_by_state_and_acknowledged(client: Client, operator
     assert post(client, "clusters/default/incidents/999/acknowledge", {}, operator).status_code == 404
 
 
+def test_incident_has_its_timeline(client: Client, operator: dict[str, str]) -> None:
+    """The newest entry first, with who acted."""
+    row = Incident.objects.create(
+        cluster=ensure_default_cluster(), key="proxy/p", cause_kind="proxy", cause_id="p", cause_name="proxy-1",
+        generation=1, state="firing", severity=1, opened_at=1.0, summary="3 agents stranded.",
+    )  # fmt: skip
+    text = "The severity decreased from critical to warning: 3 agents stranded."
+    row.events.create(at=1_800_000_000.0, kind="severity", text=text)
+    post(client, f"incidents/{row.pk}/acknowledge", {}, operator)
+    row.events.filter(kind="acknowledged").update(at=1_800_000_060.0)
+    incident = client.get(f"/api/v1/incidents/{row.pk}", headers=operator).json()
+    assert incident["timeline"] == [
+        {
+            "at": "2027-01-15T08:01:00Z", "kind": "acknowledged", "actor": "operator",
+            "text": "operator acknowledged the incident.",
+        },
+        {"at": "2027-01-15T08:00:00Z", "kind": "severity", "actor": "", "text": text},
+    ]  # fmt: skip
+
+
 def test_incident_has_the_evidence_of_its_peak(client: Client, operator: dict[str, str]) -> None:
     """The agents page by page, what they have in common, and how many there were; 404 without a copy."""
     row = Incident.objects.create(
