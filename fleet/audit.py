@@ -55,6 +55,8 @@ class RequestActor:
     identity: Actor
     request_id: str = ""
     idempotency_key: str = ""
+    #: A plan that this request makes is returned and not stored.
+    is_dry_run: bool = False
 
     def create_attempt(
         self, action: AuditAction | ActionName, cluster: str = "", subject: str = "", **fields: Any

@@ -82,6 +82,8 @@ def _outcome_of(request: HttpRequest, response: HttpResponseBase) -> tuple[Audit
         return AuditOutcome.FAILED if status >= 500 else AuditOutcome.REFUSED, reason or f"HTTP {status}"
     if reason:
         return AuditOutcome.REFUSED, reason
+    if getattr(request, "refloat_is_dry_run", False):
+        return None
     if status >= 300 or request.path.startswith("/api/"):
         return AuditOutcome.SUCCEEDED, ""
     if refusals.is_incomplete(request):

@@ -59,10 +59,14 @@ def create_change(
 ) -> Change:
     """Store a plan and return the change; for an idempotency key that was used before, return the earlier change.
 
-    `write_related_rows` runs in the transaction of a new change. Raises ChangeRefusedError when the key belongs to a
-    different change.
+    A dry run stores nothing and writes no audit entry: the change that it returns has no number. `write_related_rows`
+    runs in the transaction of a new change. Raises ChangeRefusedError when the key belongs to a different change.
     """
     cluster_row = Cluster.objects.get(pk=cluster)
+    if actor.is_dry_run:
+        return _new_change(
+            cluster_row, draft, actor, review_required=cluster_row.review_required, created_at=now
+        )
     action = action_of_change(draft.kind, ChangeStep.PLAN)
     attempt = actor.create_attempt(action, cluster, draft.title, before=draft.before, after=draft.after)
     with record_outcome(attempt, lambda: now):
@@ -120,7 +124,22 @@ def _insert_change(
     """
     if (earlier_change := _find_by_idempotency_key(cluster.pk, actor)) is not None:
         return _require_same_draft(earlier_change, draft)
-    change = Change(
+    change = _new_change(cluster, draft, actor, **columns)
+    try:
+        with transaction.atomic():
+            change.save(force_insert=True)
+            write_related_rows(change)
+    except IntegrityError:
+        concurrent_change = _find_by_idempotency_key(cluster.pk, actor)
+        if concurrent_change is None:
+            raise
+        return _require_same_draft(concurrent_change, draft)
+    return change
+
+
+def _new_change(cluster: Cluster, draft: ChangeDraft, actor: RequestActor, **columns: Any) -> Change:
+    """Return a change that is not stored yet."""
+    return Change(
         cluster=cluster,
         kind=draft.kind.value,
         title=draft.title[:200],
@@ -137,16 +156,6 @@ def _insert_change(
         idempotency_key=actor.idempotency_key,
         **columns,
     )
-    try:
-        with transaction.atomic():
-            change.save(force_insert=True)
-            write_related_rows(change)
-    except IntegrityError:
-        concurrent_change = _find_by_idempotency_key(cluster.pk, actor)
-        if concurrent_change is None:
-            raise
-        return _require_same_draft(concurrent_change, draft)
-    return change
 
 
 def undo_title_of(change_id: int) -> str:

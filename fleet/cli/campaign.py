@@ -112,8 +112,7 @@ def start_command(
         for name, filter_value in (("auth", auth), ("connection", connection), ("preset", preset))
         if filter_value
     }
-    change = plan_and_confirm.plan_change(console, cluster, "/reconnect/plan", body)
-    plan_and_confirm.run_change(console, cluster, change, **change_options)
+    plan_and_confirm.plan_and_run(console, cluster, "/reconnect/plan", body, **change_options)
 
 
 def _format_status(progress: dict[str, Any]) -> str:

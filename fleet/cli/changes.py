@@ -98,8 +98,7 @@ def undo_command(console: api.ConsoleClient, cluster: str, change_id: int, **cha
 
     Reconnect campaigns cannot be undone.
     """
-    change = plan_and_confirm.plan_undo(console, cluster, change_id)
-    plan_and_confirm.run_change(console, cluster, change, **change_options)
+    plan_and_confirm.plan_and_run_undo(console, cluster, change_id, **change_options)
 
 
 @changes.command("watch")

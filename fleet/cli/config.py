@@ -110,8 +110,7 @@ def undo_command(console: api.ConsoleClient, cluster: str, change_id: int, **cha
 
     Later changes of other fields are kept.
     """
-    change = plan_and_confirm.plan_undo(console, cluster, change_id)
-    plan_and_confirm.run_change(console, cluster, change, **change_options)
+    plan_and_confirm.plan_and_run_undo(console, cluster, change_id, **change_options)
 
 
 def _format_audit_log(response: dict[str, Any]) -> str:
@@ -144,8 +143,9 @@ def _plan_and_run(
     console: api.ConsoleClient, cluster: str, body: Mapping[str, Any], **change_options: Any
 ) -> None:
     base_revision = console.get("/networking-config", cluster=cluster)["revision"]
-    change = plan_and_confirm.plan_change(console, cluster, "/networking-config/plan", body, base_revision)
-    plan_and_confirm.run_change(console, cluster, change, **change_options)
+    plan_and_confirm.plan_and_run(
+        console, cluster, "/networking-config/plan", body, base_revision, **change_options
+    )
 
 
 def _format_moment(text: str) -> str:

@@ -66,27 +66,46 @@ _watch_options = combine(
     ),
     json_option,
 )
-#: The flags of a command that plans a change and confirms it: keyword arguments of `run_change`.
+#: The flags of a command that plans a change and confirms it: keyword arguments of `plan_and_run`.
 change_options = combine(_reason_options, _dry_run_option, _watch_options)
 #: The flags of a command that confirms a change which was planned before.
 confirm_options = combine(_reason_options, _watch_options)
 
 
-def plan_change(console: api.ConsoleClient, cluster: str, path: str, body: Any, revision: str = "") -> Any:
-    """Create a planned change, based on the revision that was read; a repeated request creates no second one.
+def plan_and_run(
+    console: api.ConsoleClient,
+    cluster: str,
+    path: str,
+    body: Any,
+    revision: str = "",
+    *,
+    plan_only: bool,
+    **confirm_options: Any,
+) -> None:
+    """Plan a change, based on the revision that was read; ask, confirm it, and watch it. Raises Failure.
 
-    Raises Failure.
+    A repeated request creates no second change. With `plan_only`, only show the plan: it is not stored.
+    `confirm_options`: see `run_change`.
     """
     headers = {"Idempotency-Key": secrets.token_hex(8)} | (_if_match(revision) if revision else {})
-    return console.post(path, body, cluster=cluster, headers=headers)
+    if plan_only:
+        plan = console.post(f"{path}?dry_run=true", body, cluster=cluster, headers=headers)
+        if confirm_options["as_json"]:
+            print_json(plan)
+        else:
+            click.echo("\n".join([f"{plan['title']} (dry run)", *format_plan(plan)]))
+        return
+    change = console.post(path, body, cluster=cluster, headers=headers)
+    run_change(console, cluster, change, **confirm_options)
 
 
-def plan_undo(console: api.ConsoleClient, cluster: str, change_id: int) -> Any:
-    """Create a planned change that undoes another one. Raises Failure."""
+def plan_and_run_undo(
+    console: api.ConsoleClient, cluster: str, change_id: int, **change_options: Any
+) -> None:
+    """Plan the undo of a change; see `plan_and_run`. Raises Failure."""
     change_path = f"/changes/{change_id}"
-    return plan_change(
-        console, cluster, f"{change_path}/undo", {}, console.get(change_path, cluster=cluster)["revision"]
-    )
+    revision = console.get(change_path, cluster=cluster)["revision"]
+    plan_and_run(console, cluster, f"{change_path}/undo", {}, revision, **change_options)
 
 
 def post_action(
@@ -108,21 +127,15 @@ def run_change(
     verify: bool,
     no_wait: bool,
     as_json: bool,
-    plan_only: bool = False,
     is_new: bool = True,
 ) -> None:
     """Show a plan, ask, confirm it, and watch the change to its end. Raises Failure if it fails or is paused.
 
-    With `plan_only` or without a confirmation, a plan that this command made (`is_new`) is canceled.
+    Without a confirmation, a plan that this command made (`is_new`) is canceled.
     """
     if not as_json:
-        number = "dry run" if plan_only else f"change {change['id']}"
-        click.echo("\n".join([f"{change['title']} ({number})", *format_plan(change)]), err=not plan_only)
-    if plan_only:
-        if as_json:
-            print_json(change)
-        post_action(console, cluster, change, "cancel")
-        return
+        title = f"{change['title']} (change {change['id']})"
+        click.echo("\n".join([title, *format_plan(change)]), err=True)
     if not yes:
         try:
             click.confirm(f"{change['question'].rstrip('?')}?", abort=True, err=True)

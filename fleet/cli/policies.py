@@ -196,8 +196,7 @@ def undo_command(console: api.ConsoleClient, cluster: str, change_id: int, **cha
 
     The earlier values are rolled out again.
     """
-    change = plan_and_confirm.plan_undo(console, cluster, change_id)
-    plan_and_confirm.run_change(console, cluster, change, **change_options)
+    plan_and_confirm.plan_and_run_undo(console, cluster, change_id, **change_options)
 
 
 def _plan_and_run(
@@ -207,8 +206,9 @@ def _plan_and_run(
     body: dict[str, Any],
     **change_options: Any,
 ) -> None:
-    change = plan_and_confirm.plan_change(console, cluster, "/policies/plan", body, response["revision"])
-    plan_and_confirm.run_change(console, cluster, change, **change_options)
+    plan_and_confirm.plan_and_run(
+        console, cluster, "/policies/plan", body, response["revision"], **change_options
+    )
 
 
 @policies.command("snippet")

@@ -71,8 +71,7 @@ def take_out_command(
         "allow_last": allow_last,
     }
     path = f"/instances/{urllib.parse.quote(instance_id, safe='')}/out-of-service/plan"
-    change = plan_and_confirm.plan_change(console, cluster, path, body)
-    plan_and_confirm.run_change(console, cluster, change, **change_options)
+    plan_and_confirm.plan_and_run(console, cluster, path, body, **change_options)
 
 
 @service.command("bring-back")

@@ -17,7 +17,10 @@ TOKEN = "the-token"
 
 @dataclass
 class FakeConsole:
-    """Responses by path with query: (status, JSON or bytes, or an iterator of them)."""
+    """Responses by path with query: (status, JSON or bytes, or an iterator of them).
+
+    A dry run gets the response of its path without the query.
+    """
 
     url: str = ""
     responses: dict[str, tuple[int, Any]] = field(default_factory=dict)
@@ -37,7 +40,8 @@ def run_console() -> Iterator[FakeConsole]:
             if self.headers["Authorization"] != f"Bearer {TOKEN}":
                 code, body = 401, {"detail": "Unauthorized"}
             else:
-                code, body = console.responses.get(self.path, (404, {"detail": "There is no such thing."}))
+                path = self.path.removesuffix("?dry_run=true")
+                code, body = console.responses.get(path, (404, {"detail": "There is no such thing."}))
             body = next(body) if isinstance(body, Iterator) else body
             text = body if isinstance(body, bytes) else json.dumps(body).encode()
             self.send_response(code)

@@ -19,10 +19,12 @@ from dashboards.shared.api.change_responses import (
     REFUSAL_RESPONSES,
     ChangeItem,
     ChangeResponse,
+    PlanOptions,
     caller_of,
     change_fields_of,
     document_etag,
     document_if_match,
+    planning_actor_of,
     request_actor_of,
     require_cluster,
     require_if_match,
@@ -233,7 +235,9 @@ def cancel_change(request: HttpRequest, response: HttpResponse, cluster: str, ch
     response={201: ChangeResponse, **REFUSAL_RESPONSES},
     openapi_extra=_IF_MATCH_201,
 )
-def undo_change(request: HttpRequest, response: HttpResponse, cluster: str, change_id: int) -> Any:
+def undo_change(
+    request: HttpRequest, response: HttpResponse, cluster: str, change_id: int, options: Query[PlanOptions]
+) -> Any:
     """Plan the undo of a change.
 
     The response is a new change that restores what was before: the networking config, policies, an instance in
@@ -242,7 +246,8 @@ def undo_change(request: HttpRequest, response: HttpResponse, cluster: str, chan
     row = require_change(cluster, change_id)
     _require_permission_for(request, row)
     require_if_match(request, row)
-    undo = kind_of(row).undo(row, request_actor_of(request), timezone.now(), take_record_snapshot())
+    actor = planning_actor_of(request, options)
+    undo = kind_of(row).undo(row, actor, timezone.now(), take_record_snapshot())
     return Status(201, respond_with_change(response, undo))
 
 

@@ -7,17 +7,18 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
-from ninja import Router, Status
+from ninja import Query, Router, Status
 
 from dashboards.shared.api.access import ApiAccess
 from dashboards.shared.api.change_responses import (
     REFUSAL_RESPONSES,
     ChangeResponse,
+    PlanOptions,
     api_path_of,
     document_etag,
     document_if_match,
+    planning_actor_of,
     read_if_match,
-    request_actor_of,
     require_cluster,
     respond_with_change,
     set_etag,
@@ -158,7 +159,11 @@ def list_networking_revisions(request: HttpRequest, cluster: str) -> Any:
     openapi_extra=_IF_MATCH_201,
 )
 def plan_networking_change(
-    request: HttpRequest, response: HttpResponse, cluster: str, body: NetworkingPlanRequest
+    request: HttpRequest,
+    response: HttpResponse,
+    cluster: str,
+    body: NetworkingPlanRequest,
+    options: Query[PlanOptions],
 ) -> Any:
     """Plan a networking config change.
 
@@ -166,15 +171,11 @@ def plan_networking_change(
     """
     base_revision, now = read_if_match(request, api_path_of(cluster, "networking-config")), timezone.now()
     current = networking.require_current_revision(require_cluster(cluster))
-    after = body.dict(exclude_none=True)
-    with engine.record_refused_plan(
-        ChangeKind.NETWORKING_CONFIG, cluster, request_actor_of(request), now, after
-    ):
+    actor, after = planning_actor_of(request, options), body.dict(exclude_none=True)
+    with engine.record_refused_plan(ChangeKind.NETWORKING_CONFIG, cluster, actor, now, after):
         networking.require_base_revision(current, base_revision)
         config = _read_desired_config(cluster, current, body)
-        change = networking.plan_change(
-            cluster, base_revision, config, request_actor_of(request), now, take_record_snapshot()
-        )
+        change = networking.plan_change(cluster, base_revision, config, actor, now, take_record_snapshot())
     return Status(201, respond_with_change(response, change))
 
 

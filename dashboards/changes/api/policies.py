@@ -6,18 +6,19 @@ from typing import Annotated, Any
 
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
-from ninja import Router, Status
+from ninja import Query, Router, Status
 from pydantic import Field
 
 from dashboards.shared.api.access import ApiAccess
 from dashboards.shared.api.change_responses import (
     REFUSAL_RESPONSES,
     ChangeResponse,
+    PlanOptions,
     api_path_of,
     document_etag,
     document_if_match,
+    planning_actor_of,
     read_if_match,
-    request_actor_of,
     require_cluster,
     respond_with_change,
     set_etag,
@@ -226,7 +227,11 @@ def list_policy_presets(request: HttpRequest, response: HttpResponse, cluster: s
     openapi_extra=_IF_MATCH_201,
 )
 def plan_policy_change(
-    request: HttpRequest, response: HttpResponse, cluster: str, body: PolicyPlanRequest
+    request: HttpRequest,
+    response: HttpResponse,
+    cluster: str,
+    body: PolicyPlanRequest,
+    options: Query[PlanOptions],
 ) -> Any:
     """Plan a policy change.
 
@@ -234,7 +239,7 @@ def plan_policy_change(
     """
     revision, actor, now = (
         read_if_match(request, api_path_of(cluster, "policies")),
-        request_actor_of(request),
+        planning_actor_of(request, options),
         timezone.now(),
     )
     with engine.record_refused_plan(ChangeKind.POLICY, require_cluster(cluster), actor, now):

@@ -15,8 +15,10 @@ from dashboards.shared.api.access import ApiAccess
 from dashboards.shared.api.change_responses import (
     REFUSAL_RESPONSES,
     ChangeResponse,
+    PlanOptions,
     document_etag,
     document_if_match,
+    planning_actor_of,
     request_actor_of,
     require_cluster,
     respond_with_change,
@@ -196,7 +198,11 @@ class ChangeActionRequest(RequestBody):
     openapi_extra=document_etag(201),
 )
 def plan_reconnect_campaign(
-    request: HttpRequest, response: HttpResponse, cluster: str, body: CampaignPlanRequest
+    request: HttpRequest,
+    response: HttpResponse,
+    cluster: str,
+    body: CampaignPlanRequest,
+    options: Query[PlanOptions],
 ) -> Any:
     """Plan a reconnect campaign.
 
@@ -207,7 +213,7 @@ def plan_reconnect_campaign(
         require_cluster(cluster),
         _filters_of(body),
         body.settings,
-        request_actor_of(request),
+        planning_actor_of(request, options),
         timezone.now(),
         body.preset,
     )

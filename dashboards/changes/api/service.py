@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from django.http import HttpRequest, HttpResponse
-from ninja import Router, Status
+from ninja import Query, Router, Status
 from ninja.errors import HttpError
 from pydantic import Field
 
@@ -16,8 +16,9 @@ from dashboards.shared.api.access import ApiAccess
 from dashboards.shared.api.change_responses import (
     REFUSAL_RESPONSES,
     ChangeResponse,
+    PlanOptions,
     document_etag,
-    request_actor_of,
+    planning_actor_of,
     respond_with_change,
 )
 from dashboards.shared.api.parameters import RequestBody
@@ -52,6 +53,7 @@ def plan_instance_out_of_service(
     cluster: str,
     instance_id: str,
     body: OutOfServicePlanRequest,
+    options: Query[PlanOptions],
 ) -> Any:
     """Plan to take an instance out of service.
 
@@ -66,5 +68,5 @@ def plan_instance_out_of_service(
             f"No other {facts.kind.value} accepts connections. Send `allow_last: true` to drain {facts.name} anyway.",
         )
     settings = parse_settings(body.settings, body.preset)
-    change = plan_out_of_service(target_instance, settings, request_actor_of(request))
+    change = plan_out_of_service(target_instance, settings, planning_actor_of(request, options))
     return Status(201, respond_with_change(response, change))

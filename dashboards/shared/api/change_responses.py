@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -11,7 +12,7 @@ from ninja.errors import HttpError
 from pydantic import Field
 
 from dashboards.shared import recent_proof, request_actor
-from dashboards.shared.api.parameters import Schema
+from dashboards.shared.api.parameters import QueryParameters, Schema
 from dashboards.shared.pages import sentence_of
 from dashboards.shared.permissions import is_known_cluster
 from fleet.audit import RequestActor
@@ -59,11 +60,18 @@ def document_if_match(path: str, status: int) -> dict[str, Any]:
     return {"parameters": [header], **document_etag(status)}
 
 
+class PlanOptions(QueryParameters):
+    """Query parameters of a request for a plan."""
+
+    dry_run: bool = False
+    """Only return the plan: no change is stored, so that there is nothing to confirm or to cancel."""
+
+
 class ChangeItem(Schema):
     """State, author and times of a change with its plan, progress and result."""
 
     id: int
-    """Number of the change."""
+    """Number of the change; 0 for a dry run."""
     revision: str
     """Revision in the ETag, to send as If-Match; each step of the change makes a new one."""
     kind: str
@@ -127,6 +135,12 @@ def request_actor_of(request: HttpRequest) -> RequestActor:
     return request_actor.actor_of(request, caller_of(request), token)
 
 
+def planning_actor_of(request: HttpRequest, options: PlanOptions) -> RequestActor:
+    """Return the actor of a request for a plan, which may be a dry run."""
+    request.refloat_is_dry_run = options.dry_run  # type: ignore[attr-defined] # read back by request_log
+    return replace(request_actor_of(request), is_dry_run=options.dry_run)
+
+
 def caller_of(request: HttpRequest) -> User:
     """Return the user who was authenticated for the route."""
     user: User = request.auth  # type: ignore[attr-defined] # set by ninja to what ApiAccess answered
@@ -175,7 +189,7 @@ def read_if_match(request: HttpRequest, path: str) -> str:
 
 def revision_of(change: Change) -> str:
     """Return the revision of a change: its number and its step. The plan of a change never changes."""
-    return f"{change.pk}-{change.step}"
+    return f"{_number_of(change)}-{change.step}"
 
 
 def set_etag(response: HttpResponse, revision: str) -> None:
@@ -219,7 +233,13 @@ def describe_unknown_id(noun: str, object_id: str, cluster: str) -> str:
 def change_fields_of(change: Change) -> dict[str, Any]:
     """Return the fields of `ChangeItem`."""
     columns = [name for name in ChangeItem.model_fields if name != "revision"]
-    return {"revision": revision_of(change), **{name: getattr(change, name) for name in columns}}
+    fields = {name: getattr(change, name) for name in columns}
+    return {**fields, "revision": revision_of(change), "id": _number_of(change)}
+
+
+def _number_of(change: Change) -> int:
+    """Return the number of a change; 0 for a dry run, which is not stored."""
+    return change.pk or 0
 
 
 def respond_with_change(response: HttpResponse, change: Change) -> ChangeResponse:

@@ -84,7 +84,7 @@ def test_campaign_of_auth_connections(console: FakeConsole) -> None:
     assert "2 leave auth-1" in outcome.output
     assert "auth-2: 40 agents now, about 42 afterwards" in outcome.output
     _run(console, "start", "--search", "web", "--connection", "auth", "--dry-run")
-    first, second = (body for path, body, _ in console.posts if path.endswith("/plan"))
+    first, second = (body for path, body, _ in console.posts if "/plan" in path)
     assert first == {"q": "", "proxy": "", "auth": "auth-1", "agents": [], "settings": {}}
     assert second == {"q": "web", "proxy": "", "connection": "auth", "agents": [], "settings": {}}
     moved_row = {**AGENT_ROW, "from_instance": "auth-1", "new_proxy": "", "new_auth": "auth-2"}
@@ -92,14 +92,20 @@ def test_campaign_of_auth_connections(console: FakeConsole) -> None:
     assert "auth-2" in _run(console, "status", "7").output
 
 
-def test_dry_run_and_declined_confirmation_cancel_the_change(console: FakeConsole) -> None:
+def test_dry_run_stores_no_change(console: FakeConsole) -> None:
+    """One request, of which nothing has to be cancelled; with --json, too."""
+    for arguments in ((), ("--json",)):
+        assert _run(console, "--search", "web", "--dry-run", *arguments).exit_code == 0  # the same as `start`
+    assert [path for path, _, _ in console.posts] == ["/api/v1/reconnect/plan?dry_run=true"] * 2
+
+
+def test_declined_confirmation_cancels_the_change(console: FakeConsole) -> None:
     """Nothing is confirmed; what was planned is cancelled."""
-    assert _run(console, "--search", "web", "--dry-run").exit_code == 0  # the same as `start`
     refused_outcome = _run(console, "start", "--search", "web", stdin="n\n")
     assert refused_outcome.exit_code != 0
     paths = [path for path, _, _ in console.posts]
     assert "/api/v1/changes/7/confirm" not in paths
-    assert paths.count("/api/v1/changes/7/cancel") == 2
+    assert paths.count("/api/v1/changes/7/cancel") == 1
 
 
 def test_status_and_actions(console: FakeConsole) -> None:

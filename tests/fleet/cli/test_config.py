@@ -144,12 +144,15 @@ def test_declined_confirmation_cancels_the_change(console: FakeConsole) -> None:
     assert _posted_body(console, "/changes/7/cancel") == {}
 
 
-def test_dry_run_shows_and_cancels_the_plan(console: FakeConsole) -> None:
-    """No plan stays open."""
+def test_dry_run_only_shows_the_plan(console: FakeConsole) -> None:
+    """Nothing is stored: there is nothing to cancel; of an undo, too."""
     outcome = _run(console, "revert", "r0", "--dry-run")
     assert "RFD 226" in outcome.output
-    assert _posted_body(console, "/networking-config/plan") == {"revision": "r0"}
-    assert _posted_body(console, "/changes/7/cancel") == {}
+    assert _run(console, "undo", "3", "--dry-run").exit_code == 0
+    assert [(path, body) for path, body, _ in console.posts] == [
+        ("/api/v1/networking-config/plan?dry_run=true", {"revision": "r0"}),
+        ("/api/v1/changes/3/undo?dry_run=true", {}),
+    ]
 
 
 def test_refusals_name_their_fields(console: FakeConsole) -> None:

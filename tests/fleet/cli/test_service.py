@@ -75,11 +75,13 @@ def test_take_out_plans_and_confirms(console: FakeConsole) -> None:
 
 
 def test_dry_run_shows_the_loads(console: FakeConsole) -> None:
-    """Before and after; the plan is cancelled."""
+    """Before and after; nothing is stored, so there is nothing to cancel."""
     outcome = refloat(console, "service", "take-out", "proxy-1", "--dry-run")
     assert "proxy-2: 20 tunnels now, about 40 afterwards" in outcome.output
     assert "proxy-1: 20 tunnels now, 0 afterwards" in outcome.output
-    assert console.posts[-1][0] == "/api/v1/changes/7/cancel"
+    assert [path for path, _, _ in console.posts] == [
+        "/api/v1/instances/p%2F1/out-of-service/plan?dry_run=true"
+    ]
 
 
 def test_bring_back_waits_for_the_instance(console: FakeConsole) -> None:
