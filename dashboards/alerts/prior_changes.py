@@ -11,8 +11,9 @@ from operator import or_
 from django.db.models import Q
 
 from dashboards.changes.audit_text import FLEET_ACTION_SUBJECTS, describe_action
+from fleet.changes.engine import select_carried_out
 from fleet.models.access import audit_log_clusters_of
-from fleet.models.changes import AuditEntry, Change
+from fleet.models.changes import AuditEntry
 from fleet.models.incidents import VersionChange
 from fleet.models.moments import to_moment
 from fleet.models.networking import NetworkingRevision
@@ -43,8 +44,9 @@ def find_prior_changes(cluster: str, opened_at: float, *, is_limited_user: bool)
     `is_limited_user`: the user is limited to some clusters and does not see actions on the whole installation.
     """
     since, until = to_moment(opened_at - _LOOKBACK_SECONDS), to_moment(opened_at)
-    changes = Change.objects.filter(cluster=cluster, started_at__lte=until).filter(
-        Q(ended_at=None, state__in=[state.value for state in EXCLUSIVE_STATES]) | Q(ended_at__gte=since)
+    changes = select_carried_out(cluster).filter(
+        Q(ended_at=None, state__in=[state.value for state in EXCLUSIVE_STATES]) | Q(ended_at__gte=since),
+        started_at__lte=until,
     )
     audit_entries = AuditEntry.objects.filter(
         reduce(or_, (Q(action__startswith=f"{first}.") for first in FLEET_ACTION_SUBJECTS)),

@@ -41,6 +41,11 @@ class Marker:
     #: Slug of the state of a change that has a page; otherwise empty.
     state: str = ""
 
+    @property
+    def is_change(self) -> bool:
+        """Whether it is a change that was carried out: not an incident, and no other event."""
+        return bool(self.state)
+
     def as_of(self, at: float) -> Marker:
         """Return the marker without what happened after a moment, in seconds since the epoch."""
         if self.end is None or self.end <= at:
@@ -68,16 +73,18 @@ def find_incidents(cluster: str, since: float, until: float) -> list[Marker]:
 def find_changes(cluster: str, since: float, until: float) -> list[Marker]:
     """Return what was changed in a time range, oldest first.
 
-    Changes, networking configs of other programs, version changes, drains and deregistrations.
+    Changes, and as other events networking configs of other programs, version changes, drains and deregistrations.
+    Other events leave no change out, so that all pages count the same changes.
     """
     start, end = to_moment(since), to_moment(until)
-    markers = [
-        *find_started_changes(cluster, since, until),
+    other_events = [
         *_find_external_configs(cluster, start, end),
         *_find_version_changes(cluster, since, until),
         *_find_drains_and_deregistrations(cluster, since, until),
     ]
-    return sorted(markers, key=lambda marker: marker.start)[-MAX_MARKERS:]
+    newest_events = sorted(other_events, key=lambda marker: marker.start)[-MAX_MARKERS:]
+    markers = [*find_started_changes(cluster, since, until), *newest_events]
+    return sorted(markers, key=lambda marker: marker.start)
 
 
 def find_started_changes(cluster: str, since: float, until: float) -> list[Marker]:

@@ -60,8 +60,9 @@ def _read_changes(cluster: str, now: float) -> tuple[ChangeProgress, ...]:
     since = to_moment(now) - timedelta(seconds=RECENT_SECONDS)
     is_running = Q(state__in=[state.value for state in EXCLUSIVE_STATES])
     rows = (
-        Change.objects.select_related("user")
-        .filter(is_running | Q(ended_at__gte=since), cluster=cluster, started_at__isnull=False)
+        engine.select_carried_out(cluster)
+        .select_related("user")
+        .filter(is_running | Q(ended_at__gte=since))
         .order_by("-started_at")[:_MAX_CHANGES]
     )
     return tuple(_describe(row) for row in rows)

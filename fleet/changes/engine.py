@@ -291,12 +291,17 @@ def transition(
         return _compare_and_set_state(change, state, write_related_rows, detail=detail, **fields)
 
 
-def select_carried_out_between(cluster: str, since: datetime, until: datetime) -> QuerySet[Change]:
-    """Return the changes that were carried out at any time from `since` to `until`.
+def select_carried_out(cluster: str) -> QuerySet[Change]:
+    """Return the changes that were carried out, at least in part: what every page counts as changes.
 
     Their `started_at` is set when Refloat begins to carry them out: plans and cancelled plans have none.
     """
-    rows = Change.objects.filter(cluster=cluster, started_at__lte=until)
+    return Change.objects.filter(cluster=cluster, started_at__isnull=False)
+
+
+def select_carried_out_between(cluster: str, since: datetime, until: datetime) -> QuerySet[Change]:
+    """Return the changes that were carried out at any time from `since` to `until`."""
+    rows = select_carried_out(cluster).filter(started_at__lte=until)
     return rows.filter(Q(ended_at=None) | Q(ended_at__gte=since))
 
 

@@ -18,10 +18,10 @@ from fleet.alerts.instance_causes import cause_of_instance
 from fleet.alerts.runbooks.finder import RunbookFinder, VersionUpdate
 from fleet.alerts.runbooks.new_versions import find_member_ids
 from fleet.alerts.runbooks.remedies import RemedyScope
+from fleet.changes.engine import select_carried_out
 from fleet.changes.kinds import kind_of
 from fleet.changes.operations import drains
 from fleet.changes.policies import desired_state, planner
-from fleet.models.changes import Change
 from fleet.models.incidents import Incident
 from fleet.monitoring.history.minute_columns import read_recorded_range
 from fleet.monitoring.state import StateError
@@ -160,7 +160,7 @@ def _read_drifted_instances(cluster: str) -> tuple[tuple[str, str], ...]:
 
 def _find_undoable_change(cluster: str) -> int | None:
     """Return the number of the newest change of policies or the networking config that can be undone."""
-    rows = Change.objects.filter(cluster=cluster, kind__in=_CHANGE_KINDS).exclude(started_at=None)
+    rows = select_carried_out(cluster).filter(kind__in=_CHANGE_KINDS)
     return next(
         (row.pk for row in rows.order_by("-started_at")[:_MAX_CHANGES] if kind_of(row).can_undo(row)), None
     )

@@ -56,7 +56,7 @@ def change_list(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRes
     """List changes, newest first; `?kind=`, `?state=` and `?before=` (a change id) select some.
 
     Template `dashboards/changes.html`: `page`, `rows` (change, progress, can_undo, undo_note), `running_change`,
-    `kinds`, `states` (labels), `selected_kind`, `selected_state`, `older_query`.
+    `kinds`, `states` (labels), `selected_kind`, `selected_state`, `counts_text`, `older_query`.
     """
     kind, state, before = (request.GET.get(name, "") for name in ("kind", "state", "before"))
     changes = Change.objects.filter(cluster=cluster).defer("plan")
@@ -89,6 +89,7 @@ def change_list(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRes
         "states": tuple(_STATE_FILTERS),
         "selected_kind": kind,
         "selected_state": state,
+        "counts_text": _describe_counts(cluster),
         "older_query": f"?{parameters.urlencode()}" if parameters["before"] else "",
     }
     return render(request, "dashboards/changes.html", context)
@@ -126,6 +127,17 @@ def find_change(cluster: str, change_id: int) -> Change:
     if row is None:
         raise Http404(f"Change {change_id} was not found in cluster {cluster}.")
     return row
+
+
+def _describe_counts(cluster: str) -> str:
+    """Return how many changes were carried out, which is what other pages count, and how many were not."""
+    total_count = Change.objects.filter(cluster=cluster).count()
+    carried_out_count = engine.select_carried_out(cluster).count()
+    if not total_count:
+        return ""
+    text = f"All time: {carried_out_count:,} carried out"
+    other_count = total_count - carried_out_count
+    return f"{text}, {other_count:,} planned or cancelled before the start." if other_count else f"{text}."
 
 
 def _describe_missing_undo(row: Change) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Sized
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from fleet.models.moments import to_moment
@@ -18,6 +19,17 @@ class StatePeaks(Protocol):
     def stranded_peak(self) -> int: ...
     @property
     def at_risk_peak(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class EventCounts:
+    """Numbers of markers in a chart."""
+
+    incidents: int = 0
+    #: Changes that were carried out.
+    changes: int = 0
+    #: Networking configs of other programs, version changes, drains and deregistrations.
+    other_events: int = 0
 
 
 def format_minute(at: float) -> str:
@@ -56,12 +68,11 @@ def summary_of(
     rows: Sequence[StatePeaks],
     period: str,
     gap_seconds: float,
-    incidents: Sized,
-    changes: Sized,
+    event_counts: EventCounts,
     *,
     with_dates: bool,
 ) -> str:
-    """Return the chart in words: its peaks, how much data is missing, and the numbers of incidents and changes.
+    """Return the chart in words: its peaks, how much data is missing, and the numbers of incidents, changes and events.
 
     `with_dates`: the period may be longer than a day.
     """
@@ -81,10 +92,16 @@ def summary_of(
         sentence += f" No data for {format_readable(gap_seconds)}."
     numbers = [
         f"{count:,} {noun}{'' if count == 1 else 's'}"
-        for noun, count in (("incident", len(incidents)), ("change", len(changes)))
+        for noun, count in (
+            ("incident", event_counts.incidents),
+            ("change", event_counts.changes),
+            ("other event", event_counts.other_events),
+        )
         if count
     ]
-    return f"{sentence} {' and '.join(numbers)}." if numbers else sentence
+    *first_numbers, last_number = numbers or [""]
+    numbers_text = f"{', '.join(first_numbers)} and {last_number}" if first_numbers else last_number
+    return f"{sentence} {numbers_text}." if numbers_text else sentence
 
 
 def _count_agents(count: int) -> str:

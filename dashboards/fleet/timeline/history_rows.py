@@ -20,6 +20,8 @@ from dashboards.fleet.timeline.time_range import TimeRange
 from fleet.models.history import InstanceChange
 from fleet.models.inventory import Instance
 from fleet.monitoring.history.minute_columns import (
+    PresentCounts,
+    add_present,
     iterate_stranded_columns,
     read_count_columns,
     read_recorded_range,
@@ -65,18 +67,26 @@ def read_history(cluster: str, time_range: TimeRange, now: float) -> FleetHistor
     return FleetHistory(buckets, chart, proxies, auths, read_recorded_range(cluster))
 
 
-def read_day_chart(cluster: str, now: float, *, is_past: bool) -> HistoryChart:
-    """Return the chart of the 24 h up to `now`, in minutes; `is_past`: without what happened after that."""
+def read_day_chart(
+    cluster: str, now: float, *, is_past: bool, present: PresentCounts | None = None
+) -> HistoryChart:
+    """Return the chart of the 24 h up to `now`, in minutes; `is_past`: without what happened after that.
+
+    It ends with the counts of the newest round (`present`), which the page shows too; None: they are out of date.
+    """
     until = -(-now // 60) * 60
     buckets = split_range(until - _DAY, until, _DAY_COLUMNS)
+    counts = read_count_columns(cluster, buckets.since, now)
+    has_present = present is not None and len(counts.starts) > 0
     return draw_history(
-        read_count_columns(cluster, buckets.since, now),
+        counts if present is None else add_present(counts, present, now),
         buckets,
         [incident.as_of(now) for incident in find_incidents(cluster, buckets.since, now)],
         [change.as_of(now) for change in find_started_changes(cluster, buckets.since, now)],
         height=_DAY_HEIGHT,
         period=describe_period(now if is_past else None),
         with_dates=False,
+        has_present=has_present,
     )
 
 

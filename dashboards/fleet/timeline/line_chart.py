@@ -23,11 +23,18 @@ from dashboards.fleet.timeline.buckets import (
     split_range,
 )
 from dashboards.fleet.timeline.chart_lanes import BAR_LINE_HEIGHT, ChartBar, TimeAxis, place_on_lines
-from dashboards.fleet.timeline.chart_words import describe_counts, format_minute, format_span, summary_of
+from dashboards.fleet.timeline.chart_words import (
+    EventCounts,
+    describe_counts,
+    format_clock,
+    format_minute,
+    format_span,
+    summary_of,
+)
 from dashboards.shared.rewind import peak_query_of
 from dashboards.shared.step_lines import CountSample, StepScale
 from fleet.models.moments import to_moment
-from fleet.monitoring.history.minute_columns import CountColumns
+from fleet.monitoring.history.minute_columns import MAX_ROW_DELAY, CountColumns
 from fleet.protocol.durations import format_readable
 
 #: Width of the areas in their coordinates: in a chart of 24 h, one unit per minute.
@@ -57,8 +64,6 @@ _LONGEST_TICK_STEP = 2_419_200
 #: Labels nearer to an edge than this share of the width would be cut off, on wide and on narrow screens.
 _LABEL_MARGIN, _NARROW_LABEL_MARGIN = 2.5, 6.0
 _DAY = 86_400
-#: Seconds that the newest minute may be late before the end of the chart counts as a gap.
-_MAX_DELAY = 120.0
 #: Digits of the order of peaks: the number of stranded agents comes first.
 _AT_RISK_BITS = 32
 
@@ -72,6 +77,18 @@ class TimeTick:
     label: str
     #: Left out on narrow screens.
     is_minor: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PresentPoint:
+    """The point at which an area ends: a number of agents now."""
+
+    #: CSS class: `stranded` or `at_risk`.
+    state: str
+    #: Position in percent of the width, and in pixels.
+    x: float
+    y: str
+    title: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +131,8 @@ class HistoryChart:
     #: Points of polygons.
     stranded_areas: tuple[str, ...]
     at_risk_areas: tuple[str, ...]
+    #: Points at the end of the areas; only with the counts of the newest round.
+    present_points: tuple[PresentPoint, ...]
     gaps: tuple[ChartBar, ...]
     ticks: tuple[TimeTick, ...]
     #: Periods with data; the target of each is the query string of a page at its moment with the most affected agents.
@@ -123,9 +142,12 @@ class HistoryChart:
     lane_height: int
     #: Incidents that the lane has no line for.
     undrawn_count: int
+    #: Changes, and other events where the chart has some.
     changes: tuple[ChartBar, ...]
-    #: Incidents of the table: all of them.
+    #: Lists of the table, newest first: all incidents, the changes that were carried out, and other events.
     listed_incidents: tuple[ChartBar, ...]
+    listed_changes: tuple[ChartBar, ...]
+    listed_events: tuple[ChartBar, ...]
     rows: tuple[PeriodRow, ...]
     peaks: BucketPeaks
 
@@ -153,24 +175,29 @@ def draw_history(
     height: int = 180,
     period: str = "this range",
     with_dates: bool = True,
+    has_present: bool = False,
 ) -> HistoryChart:
     """Return the chart of the time range of `buckets`; counts and markers oldest first.
 
     height: of the drawing, pixels; period: the time range in the words of the summary; with_dates: whether times in the
-    summary have a date.
+    summary have a date; has_present: the last counts are those of the newest round.
     """
     axis = TimeAxis(buckets.since, buckets.until)
     gaps = [
         (start, end)
         for start, end in find_gaps(counts.starts, counts.ends, buckets.since, buckets.until, 1.0)
         # The newest minute may be late.
-        if end < buckets.until or end - start > _MAX_DELAY
+        if end < buckets.until or end - start > MAX_ROW_DELAY
     ]
     peaks = _find_peaks(counts, buckets)
     peak = max(int(peaks.stranded_counts.max(initial=0)), int(peaks.at_risk_counts.max(initial=0)))
     scale = StepScale(buckets.since, buckets.until, WIDTH, height, max(peak, 1))
     incident_bars = tuple(_incident_bar_of(incident, axis) for incident in incidents)
     lane_bars, line_count = place_on_lines(incident_bars)
+    listed_changes, listed_events = (
+        tuple(_change_bar_of(change, axis) for change in reversed(changes) if change.is_change is is_change)
+        for is_change in (True, False)
+    )
     row_periods = split_range(buckets.since, buckets.until, MAX_ROWS)
     return HistoryChart(
         summary=f"Refloat has recorded no agent counts in {period}."
@@ -179,8 +206,7 @@ def draw_history(
             _list_worst_periods(counts),
             period,
             sum(end - start for start, end in gaps),
-            incidents,
-            changes,
+            EventCounts(len(incidents), len(listed_changes), len(listed_events)),
             with_dates=with_dates,
         ),
         peak=peak,
@@ -189,6 +215,7 @@ def draw_history(
         period_text=format_readable(row_periods.step),
         stranded_areas=scale.areas_of(_samples_of(buckets, peaks.stranded_counts)),
         at_risk_areas=scale.areas_of(_samples_of(buckets, peaks.at_risk_counts)),
+        present_points=tuple(_present_points_of(counts, axis, scale)) if has_present else (),
         gaps=tuple(axis.bar_of(start, end, f"No data from {format_span(start, end)}") for start, end in gaps),
         ticks=tuple(ticks_of(axis)),
         bands=tuple(_bands_of(counts, axis)),
@@ -197,6 +224,8 @@ def draw_history(
         undrawn_count=len(incident_bars) - len(lane_bars),
         changes=tuple(_change_bar_of(change, axis) for change in changes),
         listed_incidents=incident_bars[::-1],
+        listed_changes=listed_changes,
+        listed_events=listed_events,
         rows=tuple(_rows_of(counts, row_periods, axis, gaps))[::-1],
         peaks=peaks,
     )
@@ -252,6 +281,17 @@ def _samples_of(buckets: Buckets, maxima: Numbers) -> list[CountSample]:
         )
         if count != NO_DATA
     ]
+
+
+def _present_points_of(counts: CountColumns, axis: TimeAxis, scale: StepScale) -> Iterable[PresentPoint]:
+    """Yield the points at which the areas end; an area of 0 agents has none."""
+    x, clock = axis.x_of(float(counts.ends[-1])), format_clock(float(counts.starts[-1]))
+    for state, label, peaks in (
+        ("stranded", "stranded", counts.stranded_peaks),
+        ("at_risk", "at risk", counts.at_risk_peaks),
+    ):
+        if count := int(peaks[-1]):
+            yield PresentPoint(state, x, scale.y_of(count), f"{count:,} {label} at {clock} UTC")
 
 
 def _incident_bar_of(incident: Marker, axis: TimeAxis) -> ChartBar:

@@ -19,7 +19,10 @@ from dashboards.shared.rewind import moment_of, shows_moment
 from fleet.changes.operations import drains
 from fleet.models.access import Permission, has_permission
 from fleet.models.clusters import DEFAULT_CLUSTER
+from fleet.monitoring.history.minute_columns import PresentCounts
 from fleet.monitoring.state.tables import summary_of
+from fleet.monitoring.views import Summary
+from fleet.vocabulary.verdicts import State
 
 #: `?part=instances` leaves out the chart.
 _PART_PARAMETER, _INSTANCES_PART = "part", "instances"
@@ -38,8 +41,9 @@ def fleet_now(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
     """
     moment = moment_of(request, cluster)
     table, now = moment.reader.table(cluster, moment.now), moment.now
+    summary = summary_of(table)
     context = {
-        **presenters.live_page_context_of(summary_of(table), now, "fleet"),
+        **presenters.live_page_context_of(summary, now, "fleet"),
         **presenters.instance_cards_of(
             tuple(table.instances.values()),
             now,
@@ -50,11 +54,21 @@ def fleet_now(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
         # The script requests the instances much more often than the chart.
         "chart": None
         if request.GET.get(_PART_PARAMETER) == _INSTANCES_PART
-        else read_day_chart(cluster, now, is_past=moment.past_at is not None),
+        else read_day_chart(
+            cluster, now, is_past=moment.past_at is not None, present=_present_counts_of(summary)
+        ),
         "headline": headlines.headline_at(moment, cluster),
         "can_act": moment.past_at is None and has_permission(request.user, Permission.ACT_ON_FLEET, cluster),
     }
     return render(request, "dashboards/fleet.html", context)
+
+
+def _present_counts_of(summary: Summary) -> PresentCounts | None:
+    """Return the counts of the newest round; None when they are out of date."""
+    if summary.as_of is None or summary.stale:
+        return None
+    counts = summary.counts
+    return PresentCounts(summary.as_of, counts[State.STRANDED], counts[State.AT_RISK])
 
 
 @functools.wraps(fleet_now)

@@ -18,6 +18,8 @@ from fleet.monitoring.state.codec import Rows
 
 #: Seconds of the longest row: one that begins before a range may reach into it.
 _LONGEST_ROW = 3600.0
+#: Seconds that the row of the newest minute may be late.
+MAX_ROW_DELAY = 120.0
 #: Rows whose groups are unpacked at a time: with 100 proxies, about 10 MB.
 _CHUNK_SIZE = 2000
 
@@ -38,6 +40,16 @@ class CountColumns:
     def ends(self) -> npt.NDArray[np.float64]:
         """Return the end of each row."""
         return self.starts + self.durations
+
+
+@dataclass(frozen=True, slots=True)
+class PresentCounts:
+    """Counts of the newest round, which no row has yet: a row is written when its minute is over."""
+
+    #: End of the round, seconds since the epoch.
+    as_of: float
+    stranded_count: int
+    at_risk_count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +85,29 @@ def read_count_columns(cluster: str, since: float, until: float) -> CountColumns
         all_columns.stranded_peaks[first:],
         all_columns.at_risk_peaks[first:],
         all_columns.state_counts[first:],
+    )
+
+
+def add_present(columns: CountColumns, present: PresentCounts, now: float) -> CountColumns:
+    """Return counts with those of the newest round, from its end to `now`; unchanged without any rows.
+
+    The minute before it, of which the row is not written yet, has the smaller of the counts before and after it.
+    """
+    if not len(columns.starts):
+        return columns
+    last_start, last_end = float(columns.starts[-1]), float(columns.ends[-1])
+    stranded_counts, at_risk_counts = [present.stranded_count], [present.at_risk_count]
+    starts, ends = [max(present.as_of, last_start)], [max(now, present.as_of)]
+    if 0 < present.as_of - last_end <= MAX_ROW_DELAY:
+        starts, ends = [last_end, *starts], [present.as_of, *ends]
+        stranded_counts.insert(0, min(present.stranded_count, int(columns.stranded_peaks[-1])))
+        at_risk_counts.insert(0, min(present.at_risk_count, int(columns.at_risk_peaks[-1])))
+    return CountColumns(
+        np.append(columns.starts, starts),
+        np.append(columns.durations, np.subtract(ends, starts)),
+        np.append(columns.stranded_peaks, np.array(stranded_counts, np.int64)),
+        np.append(columns.at_risk_peaks, np.array(at_risk_counts, np.int64)),
+        (*columns.state_counts, *[b""] * len(starts)),
     )
 
 

@@ -134,6 +134,21 @@ def test_newest_markers_of_many(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
 
 
+def test_other_events_leave_no_change_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """History counts the same changes as Fleet now, however many versions changed since."""
+    monkeypatch.setattr(replay_markers, "MAX_MARKERS", 3)
+    add_change("rollout", NOW - 150, NOW - 140, ChangeState.VERIFIED)
+    for number in range(5):
+        VersionChange.objects.create(
+            cluster_id="default", instance_id=f"i{number}", name="p", old="1", new="2", at=NOW - 100 + number
+        )
+    markers = find_changes("default", NOW - 200, NOW)
+    assert [marker.is_change for marker in markers] == [True, False, False, False]
+    assert [marker for marker in markers if marker.is_change] == find_started_changes(
+        "default", NOW - 200, NOW
+    )
+
+
 def test_drains_and_deregistrations() -> None:
     """A drain also if it began before the range or has not ended; rows of an earlier version have none."""
     instance_key("proxy-1-id")

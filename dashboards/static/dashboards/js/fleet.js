@@ -11,8 +11,10 @@ const INSTANCES_EVERY_MS = 10_000;
 const INSTANCES_TTL_SHARE = 0.3;
 /** Minimum time between two requests for the instances: the hints of one incident arrive in a burst. */
 const INSTANCES_AT_MOST_EVERY_MS = 1_000;
-/** Interval of requests for the chart: the server adds one minute at a time. */
+/** Interval of requests for the chart while nothing changes: the server adds one minute at a time. */
 const CHART_EVERY_MS = 60_000;
+/** Minimum time between two requests for the chart: the counts that it ends with change with every poll of a failure. */
+const CHART_AT_MOST_EVERY_MS = 5_000;
 
 const live = new Live({ ...document.body.dataset, cells: false });
 
@@ -123,12 +125,16 @@ function requestInstances() {
   fetchTimer = setTimeout(fetchInstances, Math.max(0, INSTANCES_AT_MOST_EVERY_MS - (performance.now() - fetchedAt)));
 }
 
-let chartFetchedAt = performance.now();
+let chartFetchedAt = performance.now() - CHART_AT_MOST_EVERY_MS;
+/** The counts that the chart ends with. */
+let chartCounts = "";
+const drawnCounts = () => `${live.counts.stranded ?? 0} ${live.counts.at_risk ?? 0}`;
 
 /** Fetch the chart again; an open table stays open. */
 async function fetchChart() {
   if (live.link === "signed-out") return;
   chartFetchedAt = performance.now();
+  chartCounts = drawnCounts();
   let fresh = null;
   try {
     fresh = await fetchPart(location.pathname, "fleet-chart");
@@ -139,6 +145,7 @@ async function fetchChart() {
 }
 
 live.state.counts = readCounts();
+chartCounts = drawnCounts();
 paintCounts();
 paintBeats();
 live.addEventListener("change", paintFoot);
@@ -150,7 +157,8 @@ setInterval(() => {
   paintBeats();
   paintFoot();
   if (performance.now() - fetchedAt > instancesEveryMs()) requestInstances();
-  if (performance.now() - chartFetchedAt > CHART_EVERY_MS) fetchChart();
+  const hasNewCounts = live.distrust === null && drawnCounts() !== chartCounts;
+  if (performance.now() - chartFetchedAt > (hasNewCounts ? CHART_AT_MOST_EVERY_MS : CHART_EVERY_MS)) fetchChart();
 }, 500);
 showFreshness(live);
 showHeadline(live, { paintCounts });

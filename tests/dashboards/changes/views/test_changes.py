@@ -401,3 +401,18 @@ def test_instance_back_in_service_offers_to_spread_agents(client: Client, person
     )
     html = client.get(f"/changes/{change.pk}/").content.decode()
     assert 'href="/reconnect/?connection=auth&amp;q=-auth%3Aauth-1">Spread agents…' in html
+
+
+def test_list_says_how_many_changes_were_carried_out(client: Client, person: MakeUser) -> None:
+    """What charts count; plans that never started are counted apart."""
+    user = person("config admin")
+    client.force_login(user)
+    assert "All time:" not in client.get("/changes/").content.decode()
+    for _ in range(3):
+        make_plan(user)
+    engine.transition(Change.objects.all()[0], ChangeState.CANCELLED, timezone.now())
+    carried_out = Change.objects.all()[1]
+    engine.transition(carried_out, ChangeState.CONFIRMED, timezone.now())
+    engine.start(carried_out, timezone.now())
+    page = client.get("/changes/").content.decode()
+    assert "All time: 1 carried out, 2 planned or cancelled before the start." in page

@@ -8,6 +8,7 @@ from dashboards.fleet.timeline.time_range import TimeRange
 from fleet.models.clusters import Cluster, ensure_default_cluster
 from fleet.models.history import FleetMinute
 from fleet.models.incidents import Incident
+from fleet.monitoring.history.minute_columns import PresentCounts
 from fleet.monitoring.history.minutes import pack_groups
 from fleet.monitoring.state.outbox import GROUP_COUNT, GroupKind
 from fleet.vocabulary.verdicts import State
@@ -105,3 +106,34 @@ def test_chart_of_a_day() -> None:
     assert [bar.tone for bar in past_chart.incidents] == ["critical"]
     assert "in the 24 h before 2023-11-14 23:40 UTC" in past_chart.summary
     assert not read_day_chart("other", NOW, is_past=False).has_data
+
+
+def test_chart_of_a_day_ends_with_the_newest_round() -> None:
+    """The minute of a failure has no row yet: its agents are in the drawing, the sentence and the points."""
+    for minute in range(2, 10):
+        _save_minute(NOW - 60 * minute)
+    present = PresentCounts(NOW - 2, 67, 0)
+    chart = read_day_chart("default", NOW, is_past=False, present=present)
+
+    assert chart.peak == 67
+    assert chart.peaks.stranded_counts[-3:].tolist() == [0, 0, 67]
+    assert "67 agents stranded (first at 23:59 UTC)" in chart.summary
+    assert [(point.state, point.x, point.title) for point in chart.present_points] == [
+        ("stranded", 100.0, "67 stranded at 23:59 UTC")
+    ]
+    # Most of the 24 h has no data; the minute without a row does not count as another gap.
+    assert len(chart.gaps) == 1
+    assert read_day_chart("default", NOW, is_past=False).peak == 0
+
+
+def test_chart_after_a_pause_of_polling_keeps_its_gap() -> None:
+    """The counts of now say nothing about the time without data."""
+    _save_minute(NOW - HOUR, 5)
+    chart = read_day_chart("default", NOW, is_past=False, present=PresentCounts(NOW - 2, 7, 0))
+    assert chart.gaps[-1].title == "No data from 2023-11-14 23:01 to 23:59 UTC"
+    assert chart.peaks.stranded_counts[-59:-1].max() == -1
+
+
+def test_chart_without_rows_has_no_data() -> None:
+    """In the first minute after the first poll."""
+    assert not read_day_chart("default", NOW, is_past=False, present=PresentCounts(NOW - 2, 7, 0)).has_data

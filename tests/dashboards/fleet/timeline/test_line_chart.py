@@ -115,7 +115,9 @@ def test_markers_are_bars_and_rows() -> None:
         ("Change 3 (running); 2023-11-14 23:00 UTC, in progress", "/c/", "running"),
         ("Change 4 (failed); 2023-11-14 23:00 to 23:30 UTC", "/d/", "failed"),
     ]
-    assert chart.summary.endswith("2 incidents and 3 changes.")
+    assert chart.summary.endswith("2 incidents, 2 changes and 1 other event.")
+    assert [bar.title[:8] for bar in chart.listed_changes] == ["Change 4", "Change 3"]
+    assert [bar.title[:7] for bar in chart.listed_events] == ["proxy-1"]
 
 
 def test_incidents_of_the_same_time_have_lines_of_their_own() -> None:
