@@ -56,7 +56,7 @@ def plan_campaign(
     _delete_expired_plan_agents(cluster, now)
     draft = ChangeDraft(
         kind=ChangeKind.RECONNECT,
-        title=_title_of(target_agents, forecast.target_count),
+        title=_title_of(target_agents, forecast),
         before=None,
         after={
             "target_agents": target_agents.description,
@@ -64,9 +64,8 @@ def plan_campaign(
             "connection": target_agents.connection.value,
         },
         plan={
-            "question": _question_of(
-                target_agents.connection, forecast.reconnect_count, forecast.skipped_count
-            ),
+            "question": _question_of(target_agents.connection, forecast),
+            "action": _action_of(forecast),
             **campaign_plan_of(table, target_agents, forecast, settings),
         },
         affected_count=forecast.target_count,
@@ -108,19 +107,28 @@ def campaign_parameters_of(target_agents: TargetAgents, settings: CampaignSettin
     }
 
 
-def _title_of(target_agents: TargetAgents, agent_count: int) -> str:
-    if target_agents.connection is ConnectionKind.AUTH:
-        return f"Move the auth connections of {format_agent_count(agent_count)} {target_agents.description}"[
-            :200
-        ]
-    return f"Reconnect {format_agent_count(agent_count)} {target_agents.description}"[:200]
+def _title_of(target_agents: TargetAgents, forecast: CampaignForecast) -> str:
+    """Return the title, which names the filter, and the instance to leave unless the filter does."""
+    verb = (
+        "Reconnect" if target_agents.connection is ConnectionKind.TUNNEL else "Move the auth connections of"
+    )
+    name = forecast.only_instance_to_leave
+    source_note = f", off {name}" if name and name not in target_agents.description else ""
+    filter_text = target_agents.description[:150]
+    return f"{verb} {format_agent_count(forecast.target_count)} {filter_text}{source_note}"[:200]
 
 
-def _question_of(connection: ConnectionKind, reconnect_count: int, skipped_count: int) -> str:
+def _action_of(forecast: CampaignForecast) -> str:
+    """Return what the campaign does, for its button: with the instance to leave, if that is only one."""
+    agents_text, name = format_agent_count(forecast.reconnect_count), forecast.only_instance_to_leave
+    return f"Move {agents_text} off {name}" if name else f"Reconnect {agents_text}"
+
+
+def _question_of(connection: ConnectionKind, forecast: CampaignForecast) -> str:
     """Return the question that a person confirms."""
-    skipped_note = f" ({skipped_count:,} more will be skipped)" if skipped_count else ""
+    skipped_note = f" ({forecast.skipped_count:,} more will be skipped)" if forecast.skipped_count else ""
     instance_kind = "auth" if connection is ConnectionKind.AUTH else "proxy"
-    return f"Reconnect {format_agent_count(reconnect_count)} to another {instance_kind}{skipped_note}?"
+    return f"{_action_of(forecast)} to another {instance_kind}{skipped_note}?"
 
 
 def move_strategy_of(change: Change) -> MoveStrategy:

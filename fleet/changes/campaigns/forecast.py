@@ -67,6 +67,11 @@ class CampaignForecast:
         return next(iter(self.skipped_by_reason), "")
 
     @property
+    def only_instance_to_leave(self) -> str:
+        """The name of the instance that all agents leave; empty when they leave several, or none moves."""
+        return next(iter(self.agents_by_instance)) if len(self.agents_by_instance) == 1 else ""
+
+    @property
     def destinations(self) -> dict[str, int]:
         """The present load of each instance that agents can move to, by name."""
         return {load.name: load.before for load in self.loads if not load.is_leaving}

@@ -39,7 +39,10 @@ def test_from_filter_to_result(page: Client) -> None:
     assert path == f"/changes/{change.pk}/"
     assert change.affected_count == 2
     assert change.parameters["instances_to_leave"] == ["proxy-id-1"]
-    assert "Reconnect 2 agents<" in page.get(path).content.decode()
+    html = page.get(path).content.decode()
+    assert "<h1>Move 2 agents off proxy-1 to another proxy?</h1>" in html
+    assert ">Move 2 agents off proxy-1</button>" in html
+    assert "<title>Reconnect 2 agents with a tunnel to proxy-1 " in html
     wrong = page.post(path, {"do": "confirm", "reason": ""}).content.decode()
     assert 'id="reason-error"' in wrong
     page.post(path, {"do": "confirm", "reason": "proxy-1 is full"})
@@ -120,7 +123,8 @@ def test_auth_connections_are_moved_off_an_auth(page: Client) -> None:
     assert change.plan["agents_by_instance"] == {"auth-1": 2}
     assert list(change.plan["destinations"]) == ["auth-2"]
     html = page.get(answer.headers["Location"]).content.decode()
-    assert "Reconnect 2 agents to another auth?" in html
+    assert "<h1>Move 2 agents off auth-1 to another auth?</h1>" in html
+    assert ">Move 2 agents off auth-1</button>" in html
     assert "Loads before and after" in html
     assert "auth-2" in html
 

@@ -93,3 +93,14 @@ def test_question_contains_the_agent_counts(cluster: Cluster, alice: User) -> No
     """The agents to reconnect and the agents to skip."""
     change = _plan(cluster, alice, CampaignFleet({"a": {0}, "b": {1}, "c": set()}, proxies=2))
     assert change.plan["question"] == "Reconnect 2 agents to another proxy (1 more will be skipped)?"
+
+
+def test_question_title_and_button_name_the_only_instance_to_leave(cluster: Cluster, alice: User) -> None:
+    """Whatever filter selected the agents; several instances are in the plan."""
+    change = _plan(cluster, alice, CampaignFleet({"a": {1}, "b": {1}}, proxies=2))
+    assert change.plan["question"] == "Move 2 agents off proxy-1 to another proxy?"
+    assert change.plan["action"] == "Move 2 agents off proxy-1"
+    assert change.title == "Reconnect 2 agents all of them, off proxy-1"
+    spread_change = _plan(cluster, alice, CampaignFleet({"a": {0}, "b": {1}}, proxies=2))
+    assert spread_change.plan["action"] == "Reconnect 2 agents"
+    assert spread_change.title == "Reconnect 2 agents all of them"

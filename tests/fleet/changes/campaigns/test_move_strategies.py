@@ -136,7 +136,7 @@ def test_agents_leave_the_auth_and_keep_their_tunnels(cluster: Cluster, alice: U
         {"auth-0": 120},
         {"auth-1": 0},
     )
-    assert plan["question"] == "Reconnect 120 agents to another auth?"
+    assert plan["question"] == "Move 120 agents off auth-0 to another auth?"
     campaign.confirm()
     campaign.step()
     assert campaigns.counts_of(campaign.change).active_count == 3
