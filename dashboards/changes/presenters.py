@@ -111,11 +111,7 @@ class ServicePresenter(CampaignPresenter):
         if service_plan.has_campaign(change):
             return super().details_of(change, agent_state)
         document = engine.document_of(change)
-        return (
-            {}
-            if document["is_drained"]
-            else {"spread_query": spread_query_of(document["kind"], document["name"])}
-        )
+        return {} if document["is_drained"] else {"spread_query": spread_query_of(document["kind"])}
 
 
 class RequestPresenter(ChangePresenter):

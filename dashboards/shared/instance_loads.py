@@ -38,10 +38,10 @@ class InstanceLoad:
         return f"{round(100 * abs(self.imbalance))} % {comparative} than the average {self.kind}"
 
 
-def spread_query_of(kind: str, name: str) -> str:
-    """Return the query of a campaign that moves agents of the other instances, some of them to this one."""
+def spread_query_of(kind: str) -> str:
+    """Return the query of a campaign that makes the loads of the instances of a kind even."""
     connection = "auth" if kind == InstanceKind.AUTH else "tunnel"
-    return urlencode({"connection": connection, "q": f"-{kind}:{name}"})
+    return urlencode({"connection": connection, "spread": "1"})
 
 
 def instance_loads_of(views: Iterable[InstanceView]) -> dict[int, InstanceLoad]:
@@ -62,7 +62,7 @@ def instance_loads_of(views: Iterable[InstanceView]) -> dict[int, InstanceLoad]:
                 view.agent_count,
                 round(100 * view.agent_count / largest) if largest else 0,
                 imbalance := _find_imbalance(view.agent_count, mean) if _is_balanced(view) else None,
-                spread_query_of(kind, view.facts.name) if imbalance is not None and imbalance < 0 else "",
+                spread_query_of(kind) if imbalance is not None and imbalance < 0 else "",
             )
     return loads
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +24,7 @@ from dashboards.shared.permissions import requires
 from dashboards.shared.presenters import number_fields_of, read_typed_settings
 from fleet.changes import ChangeRefusedError, engine
 from fleet.changes.campaigns.forecast import CampaignForecast
+from fleet.changes.campaigns.spread import select_agents_to_spread
 from fleet.models.access import Permission
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.monitoring.views import FleetTable
@@ -33,6 +34,8 @@ from fleet.vocabulary.campaign_presets import DEFAULT_PRESET, PRESETS, PRESETS_B
 from fleet.vocabulary.campaigns import CampaignCounts, CampaignSettings, ConnectionKind
 from fleet.vocabulary.instances import InstanceKind
 
+#: `?spread=1` selects the agents that make the loads even.
+_SPREAD_PARAMETER = "spread"
 _FILTER_NAMES = ("q", "proxy", "auth", "agents")
 
 
@@ -54,8 +57,8 @@ def reconnect(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
 
     Template `dashboards/reconnect.html`: `page`, `form_values`, `starts` (CampaignStart, is selected), `fields` (name,
     label, unit, value, low, high, problem), `window`, `proxies`, `auths`, `connection` (selected connection),
-    `presets`, `selected_preset`, `has_filters`, `has_settings`, `problems`, `sentence`, `busy_reason`, and those of
-    `_forecast_context_of`.
+    `presets`, `selected_preset`, `has_filters`, `has_settings`, `problems`, `sentence`, `busy_reason`, `is_spread`, and
+    those of `_forecast_context_of`.
     """
     table = record_reader.reader().table(cluster, record_reader.current_time())
     form_values = _read_form_values(request, table)
@@ -113,6 +116,7 @@ def reconnect(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
         or any(form_field["problem"] or form_field["value"] != "00:00" for form_field in window_fields),
         "problems": problems,
         "sentence": sentence,
+        "is_spread": bool(form_values.get(_SPREAD_PARAMETER)) and not is_form_submitted(request),
         "busy_reason": engine.describe_running_change(cluster),
         **_forecast_context_of(cluster, form_values),
     }
@@ -122,17 +126,27 @@ def reconnect(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
 def _read_form_values(request: HttpRequest, table: FleetTable) -> dict[str, str]:
     query = request.POST if request.method == "POST" else request.GET
     form_values = {name: str(query.get(name, "")) for name in query}
-    if not is_form_submitted(request) and (agent_ids := read_agent_ids(query)):
+    if is_form_submitted(request):
+        return form_values
+    if agent_ids := read_agent_ids(query):
         # Agents that were selected in the list.
-        name_counts, names_by_id = Counter(table.names), dict(zip(table.ids, table.names, strict=True))
-        form_values["agents"] = "\n".join(
-            # A name that several agents have, or that the form would split, names no agent.
-            name
-            if name_counts[name := names_by_id.get(agent_id, "")] == 1 and not re.search(r"[\s,;]", name)
-            else agent_id
-            for agent_id in agent_ids
-        )
+        form_values["agents"] = _list_names(table, agent_ids)
+    elif form_values.get(_SPREAD_PARAMETER):
+        connection = ConnectionKind.AUTH if form_values.get("connection") == "auth" else ConnectionKind.TUNNEL
+        indices = select_agents_to_spread(table, connection).tolist()
+        form_values["agents"] = _list_names(table, [table.ids[index] for index in indices])
     return form_values
+
+
+def _list_names(table: FleetTable, agent_ids: Sequence[str]) -> str:
+    """Return agents as the list of the form: a name that several agents have, or that the form would split, as id."""
+    name_counts, names_by_id = Counter(table.names), dict(zip(table.ids, table.names, strict=True))
+    return "\n".join(
+        name
+        if name_counts[name := names_by_id.get(agent_id, "")] == 1 and not re.search(r"[\s,;]", name)
+        else agent_id
+        for agent_id in agent_ids
+    )
 
 
 @requires(Permission.ACT_ON_FLEET)

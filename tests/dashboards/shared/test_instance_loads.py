@@ -60,9 +60,9 @@ def test_a_failing_or_draining_proxy_is_no_peer() -> None:
 
 def test_only_an_instance_with_too_few_agents_offers_to_spread_them() -> None:
     loads = instance_loads_of(proxies_with(0, 20, 20))
-    assert loads[1].spread_query == "connection=tunnel&q=-proxy%3Aproxy-1"
+    assert loads[1].spread_query == "connection=tunnel&spread=1"
     assert loads[2].spread_query == ""
-    assert spread_query_of("auth", "auth-1") == "connection=auth&q=-auth%3Aauth-1"
+    assert spread_query_of("auth") == "connection=auth&spread=1"
 
 
 def test_no_agents_at_all() -> None:

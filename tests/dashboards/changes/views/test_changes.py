@@ -400,7 +400,7 @@ def test_instance_back_in_service_offers_to_spread_agents(client: Client, person
         plan={"notes": ["Agents move there only when they reconnect."]},
     )
     html = client.get(f"/changes/{change.pk}/").content.decode()
-    assert 'href="/reconnect/?connection=auth&amp;q=-auth%3Aauth-1">Spread agents…' in html
+    assert 'href="/reconnect/?connection=auth&amp;spread=1">Spread agents…' in html
 
 
 def test_list_says_how_many_changes_were_carried_out(client: Client, person: MakeUser) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,12 +11,14 @@ from django.test import Client
 from django.utils import timezone
 
 from dashboards.changes.campaign_rows import campaign_context_of
+from dashboards.shared import record_reader
 from fleet.models.actions import CampaignAgent
 from fleet.models.changes import AuditEntry, Change
 from fleet.models.clusters import ensure_default_cluster
 from fleet.vocabulary import campaigns
 from fleet.vocabulary.verdicts import State
 from tests.dashboards.conftest import MakeUser
+from tests.fakes.campaign_fleet import CampaignFleet
 from tests.fakes.reader import FakeReader
 
 pytestmark = pytest.mark.django_db
@@ -213,3 +217,20 @@ def test_preset_and_own_settings(page: Client) -> None:
     refusal = page.post("/reconnect/", {**form, "canary_size": "x"}).content.decode()
     assert 'name="preset" value="careful" checked' in refusal
     assert 'id="advanced" open' in refusal
+
+
+def test_form_opens_with_the_agents_that_make_the_loads_even(
+    page: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a list, with the loads after; without uneven loads there is nothing to select."""
+    fleet = CampaignFleet({f"a{n}": {1} for n in range(20)}, proxies=2)
+    reader = SimpleNamespace(table=lambda cluster, now: fleet.table(now))
+    monkeypatch.setattr(record_reader, "reader", lambda: reader)
+    html = page.get("/reconnect/?connection=tunnel&spread=1").content.decode()
+    assert "numbers of tunnels of the proxies even." in html
+    assert "<b>10</b> of 10 matching agents will reconnect." in html
+    assert re.findall(r"<td>(\d+) → <b>(?:about )?(\d+)</b></td>", html) == [("20", "10"), ("0", "10")]
+    fleet.agents = {f"a{n}": {n % 2} for n in range(20)}
+    html = page.get("/reconnect/?connection=tunnel&spread=1").content.decode()
+    assert "have even loads: no campaign is needed." in html
+    assert "Select target agents" in html
