@@ -6,6 +6,7 @@ docs/reference/networking-config.md, "Plan". Pure.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +24,8 @@ from fleet.protocol.recovery.graceful_closing import (
 from fleet.protocol.recovery.tracker import TrackerSnapshot
 
 CountRange = tuple[int, int]
+#: Standard deviations on both sides of the mean that 99 % of random outcomes are within.
+_DEVIATIONS = 2.58
 
 
 class ClosingRule(StrEnum):
@@ -167,6 +170,18 @@ class _Scenario:
     present_tunnel_counts: dict[str, int] = field(default_factory=dict)
     min_gains_by_proxy: Counter[str] = field(default_factory=Counter)
     max_gains_by_proxy: Counter[str] = field(default_factory=Counter)
+    #: Number of agents that open tunnels, by proxy and by the chance that one of the tunnels leads to it.
+    gain_chances_by_proxy: dict[str, Counter[float]] = field(default_factory=dict)
+
+    def gains_of(self, proxy_id: str) -> CountRange:
+        """Return how many tunnels agents open to a proxy: as many as the load balancer gives it in 99 % of cases."""
+        chances: Mapping[float, int] = self.gain_chances_by_proxy.get(proxy_id, {})
+        mean = sum(count * chance for chance, count in chances.items())
+        deviation = math.sqrt(sum(count * chance * (1 - chance) for chance, count in chances.items()))
+        return (
+            max(self.min_gains_by_proxy[proxy_id], math.floor(mean - _DEVIATIONS * deviation)),
+            min(self.max_gains_by_proxy[proxy_id], math.ceil(mean + _DEVIATIONS * deviation)),
+        )
 
 
 def forecast_closings(
@@ -313,7 +328,7 @@ def _proxy_outlook_of(
 ) -> ProxyOutlook:
     min_losses = min(scenario.min_losses_by_proxy[proxy.id] for scenario in (base_scenario, expiry_scenario))
     max_losses = max(scenario.max_losses_by_proxy[proxy.id] for scenario in (base_scenario, expiry_scenario))
-    opening_range = base_scenario.min_gains_by_proxy[proxy.id], base_scenario.max_gains_by_proxy[proxy.id]
+    opening_range = base_scenario.gains_of(proxy.id)
     tunnels_after = (
         max(tunnels_before - max_losses, 0) + opening_range[0],
         max(tunnels_before - min_losses, 0) + opening_range[1],
@@ -358,13 +373,19 @@ def _simulate_scenario(
 def _record_openings(
     scenario: _Scenario, agent: ObservedAgent, missing_count: int, desired_proxies: Collection[str]
 ) -> None:
-    """Count the tunnels that an agent opens; the load balancer decides to which of the missing proxies."""
+    """Count the tunnels that an agent opens; the load balancer decides to which of the missing proxies.
+
+    It leads each dial to any of them with the same chance, as in `protocol.recovery.dial_forecast`.
+    """
     scenario.opening_counts[agent.id] = missing_count
     scenario.present_tunnel_counts[agent.id] = len(agent.tunnels)
     candidate_proxies = set(desired_proxies) - {tunnel.proxy_id for tunnel in agent.tunnels}
     scenario.max_gains_by_proxy.update(candidate_proxies)
     if len(candidate_proxies) <= missing_count:
         scenario.min_gains_by_proxy.update(candidate_proxies)
+    for proxy in candidate_proxies:
+        chance = min(missing_count / len(candidate_proxies), 1.0)
+        scenario.gain_chances_by_proxy.setdefault(proxy, Counter())[chance] += 1
 
 
 def simulate_closings(

@@ -188,6 +188,29 @@ def test_opened_tunnels_count_in_the_forecast_of_proxies() -> None:
     assert three.tunnels_after == (6, 6)
 
 
+def test_new_tunnels_of_many_agents_are_a_narrow_range() -> None:
+    """200 agents open one tunnel each, to one of two other proxies: about 100 at each, never all at one."""
+    agents = [_agent(f"a{n}", "p1") for n in range(200)]
+    two = replace(BASE_CONFIG, agent_connection_count=2)
+    plan = forecast_closings(BASE_CONFIG, two, agents, [P1, P2, P3], {"p1": 200})
+    assert [(p.tunnels_before, p.tunnels_after) for p in plan.proxies] == [
+        (200, (200, 200)),
+        (0, (81, 119)),
+        (0, (81, 119)),
+    ]
+    assert plan.tunnels_after == (400, 400)
+
+
+def test_agents_with_different_choices_add_up() -> None:
+    """Some open a tunnel to a certain proxy, the others to one of two."""
+    agents = [_agent(f"a{n}", "p1") for n in range(50)] + [_agent(f"b{n}", "p1", "p2") for n in range(50)]
+    three = replace(BASE_CONFIG, agent_connection_count=3)
+    plan = forecast_closings(
+        replace(BASE_CONFIG, agent_connection_count=1), three, agents, [P1, P2, P3], {"p1": 100, "p2": 50}
+    )
+    assert [p.tunnels_after for p in plan.proxies] == [(100, 100), (100, 100), (100, 100)]
+
+
 def test_rule_of_a_config() -> None:
     """A disconnect threshold takes precedence."""
     configs = (BASE_CONFIG, RFD, UPSTREAM, replace(RFD, tunnel_disconnect_threshold=1.0))
