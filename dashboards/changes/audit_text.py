@@ -91,15 +91,20 @@ def describe_action(action: str) -> str:
     if first == "api":
         return f"{rest.replace('_', ' ')} (by API)"
     if first == "page":
-        if rest in _FORM_ACTION_TEXTS:
-            return f"{_FORM_ACTION_TEXTS[rest]} (in the console)"
-        subject, _, verb = rest.partition(".")
-        return f"{_verb_text_of(verb) if verb else 'submit'} {describe_subject(subject)} (in the console)"
+        return f"{describe_page_action(*rest.split('.', 1))} (in the console)"
     if not rest:
         return describe_subject(first)
     if rest in AUDITED_STATES:
         return f"{describe_subject(first)}: {rest}"
     return f"{_verb_text_of(rest)} {describe_subject(first)}"
+
+
+def describe_page_action(page_name: str, form_action: str = "") -> str:
+    """Return what a form of a page does, in words: `confirm change`."""
+    name = f"{page_name}.{form_action}" if form_action else page_name
+    if name in _FORM_ACTION_TEXTS:
+        return _FORM_ACTION_TEXTS[name]
+    return f"{_verb_text_of(form_action) if form_action else 'submit'} {describe_subject(page_name)}"
 
 
 def find_differences(before: Any, after: Any) -> list[ValueDifference]:

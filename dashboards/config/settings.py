@@ -136,6 +136,7 @@ TEMPLATES: list[dict[str, Any]] = [
                 "dashboards.context.console",
             ],
             "builtins": ["dashboards.shared.template_filters"],
+            "libraries": {"suspended_action": "dashboards.access.suspended_action"},
         },
     },
 ]

@@ -11,7 +11,7 @@ import re
 
 from django.contrib.auth.models import User
 from django.db import DatabaseError
-from django.http import HttpRequest, HttpResponseBase
+from django.http import HttpRequest, HttpResponseBase, QueryDict
 from django.utils import timezone
 
 from dashboards.shared import refusals, request_actor
@@ -96,11 +96,15 @@ def _outcome_of(request: HttpRequest, response: HttpResponseBase) -> tuple[Audit
 def _action_of(request: HttpRequest, url_name: str) -> ActionName:
     """Return the action of a request: `page.incident.acknowledge`, `api.confirm_change`."""
     kind = RequestOrigin.API if request.path.startswith("/api/") else RequestOrigin.PAGE
-    form_action = request.POST.get("do", "") if kind is RequestOrigin.PAGE else ""
+    form_action = form_action_of(request.POST) if kind is RequestOrigin.PAGE else ""
     view_name = operation_name_of(url_name, request.method or "")
-    return action_of_request(
-        kind, (view_name, form_action if _FORM_ACTION_PATTERN.fullmatch(form_action) else "")
-    )
+    return action_of_request(kind, (view_name, form_action))
+
+
+def form_action_of(fields: QueryDict) -> str:
+    """Return what a form of a page does: its field `do`; empty without a valid one."""
+    form_action = fields.get("do", "")
+    return form_action if _FORM_ACTION_PATTERN.fullmatch(form_action) else ""
 
 
 def _change_id_of(request: HttpRequest) -> int | None:
