@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import ViewportSize, expect
 
 from tests.browser.axe import PHONE
 from tests.browser.conftest import Visiting
@@ -23,6 +25,9 @@ _COVERED = """() => {
 _ANNOUNCE = """() => window.dispatchEvent(new CustomEvent("refloat-incidents",
   { detail: { open: { critical: 1 }, text: "CRIT: 207 agents stranded", severity: "critical", number: 7 } }))"""
 
+#: The page requests the state of the data again, as after its tab was in the background.
+_WAKE = "document.dispatchEvent(new Event('visibilitychange'))"
+
 
 @pytest.mark.parametrize("path", ["/", "/map/"])
 async def test_banner_moves_nothing(visiting: Visiting, path: str) -> None:
@@ -38,17 +43,61 @@ async def test_banner_moves_nothing(visiting: Visiting, path: str) -> None:
     assert await page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
 
 
-@pytest.mark.parametrize("size", [{"width": 1400, "height": 900}, {"width": 1024, "height": 700}])
-async def test_toast_covers_no_controls_of_the_map(visiting: Visiting, size: dict[str, int]) -> None:
-    """Neither those of the replay nor those of the page, also after scrolling."""
+@pytest.mark.parametrize("is_scrolled", [False, True])
+@pytest.mark.parametrize(
+    ("path", "last_part", "size"),
+    [
+        ("/map/", "#replay [data-range=week]", {"width": 1400, "height": 900}),
+        ("/map/", "#replay [data-range=week]", PHONE),
+        ("/incidents/", "h1", PHONE),
+        ("/agents/", "h1", {"width": 1024, "height": 700}),
+    ],
+)
+async def test_toast_covers_no_controls(
+    visiting: Visiting, path: str, last_part: str, size: ViewportSize, *, is_scrolled: bool
+) -> None:
+    """It has room of its own: neither those of the replay nor those of the page; one that has the focus, neither."""
     visit = await visiting(viewport=size)
     await visit.fleet.begin()
-    page = await visit.open("/map/")
-    await expect(page.locator("#replay [data-range=week]")).to_be_visible()
+    page = await visit.open(path)
+    await expect(page.locator(last_part)).to_be_attached()
     # The script that adds it runs after the one that shows toasts.
     await expect(page.locator("#dialog")).to_be_attached()
-    await page.evaluate(_ANNOUNCE)
-    await expect(page.locator(".toast")).to_be_visible()
+    if is_scrolled:
+        await page.evaluate("window.scrollTo(0, document.body.scrollHeight)")
+    for _ in range(4):
+        await page.evaluate(_ANNOUNCE)
+    await expect(page.locator(".toast")).to_have_count(3)
+    await expect(page.locator(".toast").first).to_be_in_viewport(ratio=1)
     assert await page.evaluate(_COVERED) == []
-    await page.evaluate("window.scrollTo(0, document.body.scrollHeight)")
-    await page.wait_for_function(f"() => ({_COVERED})().length === 0")
+    assert await page.evaluate("document.documentElement.scrollWidth") <= size["width"]
+
+
+@pytest.mark.parametrize("path", ["/agents/", "/networking/", "/changes/", "/incidents/"])
+async def test_pages_without_live_updates_say_that_polling_has_stopped(visiting: Visiting, path: str) -> None:
+    """In the same banner as live pages; it disappears with new data."""
+    visit = await visiting()
+    await visit.fleet.begin()
+    page = await visit.open(path)
+    await expect(page.locator("#headline-badge, #incident-badge").first).to_be_attached()
+    await expect(page.locator("#banner")).to_be_hidden()
+    await visit.fleet.go_stale()
+    await page.evaluate(_WAKE)
+    await expect(page.locator("#banner")).to_contain_text(
+        re.compile(r"Data is \d.* old: polling has stopped.")
+    )
+    await visit.fleet.begin()
+    await page.evaluate(_WAKE)
+    await expect(page.locator("#banner")).to_be_hidden()
+
+
+async def test_pages_without_live_updates_say_that_the_console_is_silent(visiting: Visiting) -> None:
+    """After two requests without an answer: one may be lost."""
+    visit = await visiting()
+    await visit.fleet.begin()
+    page = await visit.open("/networking/")
+    await expect(page.locator("#banner")).to_be_hidden()
+    await page.route("**/incidents/badge.json*", lambda route: route.abort())
+    await page.evaluate(_WAKE)
+    await page.evaluate(_WAKE)
+    await expect(page.locator("#banner")).to_contain_text("the console does not respond")

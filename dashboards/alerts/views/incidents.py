@@ -131,7 +131,7 @@ def incidents(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
 @never_cache
 @answers_moment
 def badge(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
-    """Return what the frame of a page shows: open incidents, the newest notification, and the headline.
+    """Return what the frame of a page shows: open incidents, newest notification, headline, and age of the data.
 
     With `at`, the incidents and the headline are those of a past moment; the notification is that of now.
     """
@@ -145,6 +145,7 @@ def badge(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseB
             "open": _count_open_incidents_at(cluster, at_text),
             "newest": alert_presenters.newest_notification_of(newest_event),
             "headline": _read_tab_headline(cluster, at_text),
+            "data": _read_data_status(cluster),
         }
     )
 
@@ -178,6 +179,16 @@ def _read_tab_headline(cluster: str, at_text: str) -> dict[str, Any] | None:
         "count": headline.count,
         "text": headline.text,
     }
+
+
+def _read_data_status(cluster: str) -> dict[str, Any] | None:
+    """Return the age of the newest poll and whether it is too old; None while the record cannot be read."""
+    now = record_reader.current_time()
+    try:
+        summary = record_reader.reader().summary(cluster, now)
+    except StateError:
+        return None
+    return {"age_ms": presenters.age_ms_of(summary.as_of, now), "stale": summary.stale}
 
 
 @requires(Permission.VIEW_FLEET)

@@ -3,13 +3,14 @@
 
 import { label, STATES } from "./fleet-state.js";
 import { addMoment, pastMoment } from "./moment.js";
-import { interrupt, markTab } from "./page.js";
-import { placeBox } from "./toast-place.js";
+import { interrupt, markTab, showStatus } from "./page.js";
 
 const EVERY_MS = 15_000;
 const STAYS_MS = 15_000;
-/** What a toast must not cover. */
-const CONTROLS = "a[href], button, input:not([type=hidden]), select, textarea, summary";
+/** Requests without an answer after which the console counts as silent. */
+const MIN_FAILURES = 2;
+/** Maximum number of toasts: in a burst of incidents, the page stays in view. */
+const MAX_TOASTS = 3;
 
 const prefix = document.body.dataset.prefix;
 const badge = document.getElementById("incident-badge");
@@ -61,30 +62,13 @@ function showToast({ text, severity, number }) {
   close.addEventListener("click", () => toast.remove());
   toast.append(link, close);
   toasts.append(toast);
-  placeToasts();
+  while (toasts.childElementCount > MAX_TOASTS) toasts.firstElementChild.remove();
   setTimeout(() => toast.matches(":hover, :focus-within") || toast.remove(), STAYS_MS);
   if (severity === "critical") interrupt(text);
   if (choice.sound()) beep(severity === "critical" ? 880 : 520);
   if (choice.desktop() && document.hidden && Notification.permission === "granted") {
     new Notification("Refloat", { body: text, tag: `incident-${number}` });
   }
-}
-
-/** Move the toasts to where they cover no controls of the page. */
-function placeToasts() {
-  if (toasts.childElementCount === 0) return;
-  const bar = document.querySelector(".bar").getBoundingClientRect();
-  const banner = document.getElementById("banner").getBoundingClientRect();
-  const bottom = banner.height === 0 ? innerHeight : Math.min(innerHeight, banner.top);
-  const room = { width: document.documentElement.clientWidth, windowHeight: innerHeight, top: Math.max(0, bar.bottom), bottom };
-  const controls = [...document.querySelectorAll(CONTROLS)]
-    .filter((control) => !toasts.contains(control))
-    .map((control) => control.getBoundingClientRect())
-    .filter((box) => box.width > 0 && box.bottom > 0 && box.top < innerHeight);
-  const place = placeBox(toasts.getBoundingClientRect(), room, controls);
-  toasts.style.setProperty("--toasts-left", place.isLeft ? "16px" : "auto");
-  toasts.style.setProperty("--toasts-right", place.isLeft ? "auto" : "16px");
-  toasts.style.setProperty("--toasts-bottom", `${place.bottom}px`);
 }
 
 function beep(pitch) {
@@ -108,14 +92,19 @@ function tellNewest(newest) {
   if (Date.now() - (told.get(newest.number) ?? 0) > 2 * EVERY_MS) showToast(newest);
 }
 
+let failureCount = 0;
+
 async function ask() {
   if (document.hidden && !choice.desktop()) return;
   try {
     const at = pastMoment();
     const answer = await fetch(addMoment(`${prefix}/incidents/badge.json`), { headers: { Accept: "application/json" } });
+    failureCount = 0;
+    if (answer.redirected) showStatus(null, "signed-out");
     // The slider of the map has moved on: the answer is about another moment.
     if (!answer.ok || answer.redirected || at !== pastMoment()) return;
-    const { open, newest, headline } = await answer.json();
+    const { open, newest, headline, data } = await answer.json();
+    showStatus(data);
     showBadge(open);
     // A live page has a newer one.
     if (headline && document.body.dataset.live === undefined) {
@@ -125,7 +114,9 @@ async function ask() {
     }
     tellNewest(newest);
   } catch {
-    // The console is unreachable: other parts of the page show that.
+    // The console is unreachable. A single request may get lost.
+    failureCount += 1;
+    if (failureCount >= MIN_FAILURES) showStatus(null, "silent");
   }
 }
 
@@ -147,8 +138,6 @@ window.addEventListener("refloat-incidents", (event) => {
 window.addEventListener("refloat-headline", (event) => {
   if (pastMoment() === null) showHeadlineBadge(event.detail);
 });
-for (const name of ["scroll", "resize"]) window.addEventListener(name, placeToasts, { passive: true });
-new MutationObserver(placeToasts).observe(document.getElementById("banner"), { attributeFilter: ["hidden"] });
 offerChoice("toast-sound", "sound");
 offerChoice("toast-desktop", "desktop");
 if (badge !== null) {

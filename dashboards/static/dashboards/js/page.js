@@ -322,6 +322,30 @@ function tellAge() {
   if (ms !== null) document.getElementById("age-text").textContent = `Data is ${ageWords(ms)}`;
 }
 
+/** Why the data of a page without a live link is not current, as `Live.distrust`, and when its newest poll ended. */
+const still = { link: "open", distrust: null, concludedAt: null, aheadMs: 0, retryAt: null };
+
+/**
+ * Show the banner of old data on a page without a live link. `status`: `age_ms` and `stale` of the newest answer, or null
+ * without one; `link`: "open", "silent" or "signed-out".
+ */
+export function showStatus(status, link = "open") {
+  still.link = link;
+  if (status !== null) {
+    still.concludedAt = status.age_ms === null ? null : performance.now() - status.age_ms;
+    still.aheadMs = status.age_ms !== null && status.age_ms < -CLOCKS_DIFFER_MS ? -status.age_ms : 0;
+  }
+  if (link === "silent") still.distrust = "link";
+  else if (status !== null) still.distrust = status.stale ? "pollers" : null;
+  tellStatus();
+}
+
+function tellStatus() {
+  const { live, past } = document.body.dataset;
+  if (live !== undefined || past !== undefined) return;
+  showBanner(still, still.distrust, still.concludedAt === null ? null : Math.max(0, performance.now() - still.concludedAt));
+}
+
 /** Name the browser's time zone in a cookie, for forms with local times: dashboards/shared/time_zones.py. */
 function startTimeZone() {
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
@@ -338,4 +362,5 @@ adoptTimes(document);
 setInterval(() => {
   tellTimes(document);
   tellAge();
+  tellStatus();
 }, 1_000);

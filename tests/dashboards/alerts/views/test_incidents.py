@@ -32,7 +32,7 @@ pytestmark = pytest.mark.django_db
 
 
 def test_list_shows_open_incidents_and_the_last_evaluation(
-    client: Client, person: MakeUser, incident: Incident
+    client: Client, person: MakeUser, incident: Incident, fake_reader: FakeReader
 ) -> None:
     """With a link to each."""
     client.force_login(person("viewer"))
@@ -43,6 +43,10 @@ def test_list_shows_open_incidents_and_the_last_evaluation(
     assert badge["open"] == {"critical": 1, "warning": 0, "info": 0}
     assert badge["newest"] == {"event": 0}
     assert badge["headline"]["text"] == "2 agents stranded and 1 at risk."
+    assert not badge["data"]["stale"]
+    assert badge["data"]["age_ms"] > 0
+    fake_reader.as_of = 1.0
+    assert client.get("/incidents/badge.json").json()["data"]["stale"]
     notification = IncidentEvent.objects.create(incident=incident, at=1.0, kind="notification")
     assert client.get("/incidents/badge.json").json()["newest"] == {
         "event": notification.pk, "number": incident.pk, "severity": "critical",
