@@ -65,6 +65,8 @@ def present_headline(headline: Headline, cluster: str) -> dict[str, Any]:
         "state": headline.state.slug,
         "count": headline.count,
         "text": headline.text,
+        "lead": headline.lead,
+        "more_count": headline.more_count,
         "tab_title": headline.tab_title,
         "summary": headline.summary,
         "recovery": headline.recovery,

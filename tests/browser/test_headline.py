@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 from django.utils import timezone
-from playwright.async_api import Page, expect
+from playwright.async_api import Page, ViewportSize, expect
 from websockets.asyncio.client import ClientConnection, connect
 
 from fleet.alerts.wording.words import format_remaining
@@ -95,7 +96,8 @@ async def test_all_say_the_same_while_agents_recover(visiting: Visiting) -> None
             message = await _collect_until(socket, response["as_of"])
             assert (message["text"], message["counts"]) == (headline["text"], counts)
             for page in (now_page, map_page):
-                await expect(page.locator("#headline-text")).to_have_text(headline["text"])
+                await expect(page.locator("#headline-text")).to_have_text(headline["lead"])
+                await expect(page.locator("#headline-text")).to_have_attribute("title", headline["text"])
                 page_state = await page.evaluate(READ)
                 assert page_state["asOf"] == message["as_of"]
                 assert page_state["counts"] == counts
@@ -172,6 +174,37 @@ async def test_campaign_in_progress_explains_the_moves(visiting: Visiting) -> No
     await visit.fleet.change({1: State.HEALTHY})
     await expect(page.locator("#headline-text")).to_contain_text(f"Campaign {change.pk} ended at ")
     await expect(page.locator(".card-change")).to_have_count(0)
+
+
+#: Lines of the text of the headline, as painted.
+_LINES = """() => {
+  const text = document.getElementById("headline-text");
+  return Math.round(text.getBoundingClientRect().height / parseFloat(getComputedStyle(text).lineHeight));
+}"""
+
+
+@pytest.mark.parametrize(
+    ("size", "line_count"), [({"width": 1400, "height": 900}, 2), ({"width": 360, "height": 760}, 3)]
+)
+@pytest.mark.parametrize("path", ["/", "/map/"])
+async def test_headline_stays_short_while_several_things_fail(
+    visiting: Visiting, path: str, size: ViewportSize, line_count: int
+) -> None:
+    """Other causes are counted, and lead to the incidents; the whole text is the title of the line."""
+    visit = await visiting(viewport=size)
+    visit.fleet.proxies += 1  # without agents
+    await visit.fleet.begin()
+    page = await _open(visit, path)
+    await visit.rows(_start_campaign, visit.cluster)
+    await visit.fleet.silence(0, 1, 2, 4)
+    text, more = page.locator("#headline-text"), page.locator("#headline-more")
+    await expect(text).to_contain_text("because proxy-1 is not responding")
+    await expect(more).to_have_text("and 3 more causes")
+    await expect(more).to_have_attribute("href", f"{visit.prefix}/incidents/")
+    await expect(text).to_have_attribute("title", re.compile("Also: .*proxy-2"))
+    await expect(text).not_to_contain_text("Also: ")
+    assert await page.evaluate(_LINES) <= line_count
+    assert await page.evaluate("document.documentElement.scrollWidth") <= size["width"]
 
 
 def _start_campaign(cluster: str) -> Change:

@@ -88,6 +88,10 @@ class HeadlineItem(Schema):
     """Number of agents in this state; 0 if no agent is affected."""
     text: str
     """The headline: `67 agents stranded since 10:14 UTC because auth-1 lost its backend. No automatic recovery.`"""
+    lead: str
+    """The text without the causes that follow the first one, as pages show it."""
+    more_count: int
+    """Number of causes that follow the first one: incidents have more about them."""
     tab_title: str
     """Symbol and number for titles: `✖67`; empty if nothing is wrong."""
     summary: str

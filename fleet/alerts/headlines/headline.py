@@ -85,6 +85,8 @@ class Headline:
     also: str
     #: Changes in progress, and what ended recently; sentences, or empty.
     activity: str
+    #: Number of causes in `also`, with those that it only counts.
+    more_count: int
     #: Since when agents are in this state; without such agents, start of the first cause; None if not known.
     since: float | None
     #: When the agents of the first cause have recovered automatically; None if they do not, or it is not known.
@@ -116,6 +118,11 @@ class Headline:
         )
 
     @property
+    def lead(self) -> str:
+        """Return the text without other causes, for pages, which count them beside it and lead to the incidents."""
+        return " ".join(sentence for sentence in (self.summary, self.recovery, self.activity) if sentence)
+
+    @property
     def remaining(self) -> str:
         """Return how long it is from the end of the round to deadline and recovery; empty without both."""
         return "" if self.as_of is None else describe_remaining(self.strands_at, self.recovers_at, self.as_of)
@@ -140,6 +147,7 @@ class _HeadlineParts:
     summary: str
     recovery: str = ""
     also: str = ""
+    more_count: int = 0
     since: float | None = None
     recovers_at: float | None = None
     strands_at: float | None = None
@@ -236,6 +244,7 @@ def _headline_of(
         summary=parts.summary,
         recovery=parts.recovery,
         also=parts.also,
+        more_count=parts.more_count,
         activity=" ".join(filter(None, sentences)),
         since=parts.since,
         recovers_at=parts.recovers_at,
@@ -321,7 +330,7 @@ def _compose(table: FleetTable, counts: Mapping[State, int], now: float) -> _Hea
         return _compose_without_agents(table, causes, now)
     causes = tuple(sorted(causes, key=lambda cause: [-cause.count(state) for state in HEADLINE_STATES]))
     first = causes[0] if causes and causes[0].count(worst) else None
-    since = _find_since(table, worst)
+    since, other_causes = _find_since(table, worst), causes if first is None else causes[1:]
     recovery_group = _recovery_group_of(first, worst)
     is_blind = worst is State.UNKNOWN and prepare_frame(table.fleet, table.as_of).blind
     strands_at = _find_deadline(first, recovery_group)
@@ -330,7 +339,8 @@ def _compose(table: FleetTable, counts: Mapping[State, int], now: float) -> _Hea
         worst,
         _summarize(worst, counts, first, since, now, is_blind=is_blind),
         _describe_recovery_of(first, recovery_group, strands_at, since, now),
-        _describe_others(causes if first is None else causes[1:], now),
+        _describe_others(other_causes, now),
+        len(other_causes),
         since,
         _find_recovery_time(recovery_group),
         strands_at,
@@ -349,6 +359,7 @@ def _compose_without_agents(table: FleetTable, causes: tuple[ActiveCause, ...], 
         State.AT_RISK,
         summary,
         also=_describe_others(other_causes, now),
+        more_count=len(other_causes),
         since=first.since,
         causes=causes,
         actions=select_actions(table, first, None),

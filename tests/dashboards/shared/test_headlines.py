@@ -45,7 +45,7 @@ def _page_of(client: Client) -> tuple[str, str, dict[str, int]]:
     """Return title, headline and counts of Fleet now."""
     html = client.get("/").content.decode()
     counts = re.findall(r'data-count="(\w+)">([\d,]+)<', html)
-    (text,) = re.findall(r'id="headline-text">([^<]*)<', html)
+    (text, _) = re.findall(r'id="headline-text" title="([^"]*)">([^<]*)<', html)[0]
     (title,) = re.findall(r"<title>([^<]*)<", html)
     return title, unescape(text), {slug: int(count.replace(",", "")) for slug, count in counts}
 

@@ -60,6 +60,13 @@ function paintActions(place, { actions, preventions, incidents, links }, permiss
   if (fresh.innerHTML !== place.innerHTML) place.replaceChildren(...fresh.childNodes);
 }
 
+/** Paint the number of causes after the first one. */
+function paintMore(place, { more_count }) {
+  const words = `and ${more_count} more cause${more_count === 1 ? "" : "s"}`;
+  if (place.textContent !== words) place.textContent = words;
+  place.hidden = more_count === 0;
+}
+
 /** Return the text to announce: the start and the end of a change are news, its progress is not. */
 function spokenText({ text, changes }) {
   return changes.filter(({ is_running }) => is_running).reduce((spoken, { kind, number, text: sentence }) => spoken.replace(sentence, `${kind[0].toUpperCase()}${kind.slice(1)} ${number} is in progress.`), text);
@@ -85,12 +92,12 @@ function tell(live, strandings) {
 export function showHeadline(live, { paintCounts, paused = () => false }) {
   const strandings = new Strandings({ settleMs: CAUSE_COMES_WITHIN_MS });
   const box = document.getElementById("headline");
-  const [text, remaining, age, actions] = ["text", "remaining", "age", "actions"].map((part) => document.getElementById(`headline-${part}`));
+  const [text, more, remaining, age, actions] = ["text", "more", "remaining", "age", "actions"].map((part) => document.getElementById(`headline-${part}`));
   const permissions = box.dataset.permissions.split(" ");
   // The message whose times count down, and when its round ended: the clock of the reader plays no part in it.
   let timed = null;
   let roundEndedAt = 0;
-  const rendered = { state: box.className.match(/state-(\S+)/)[1], text: text.textContent };
+  const rendered = { state: box.className.match(/state-(\S+)/)[1], text: text.title, lead: text.textContent };
   const paint = () => {
     tell(live, strandings);
     if (document.hidden || paused()) return;
@@ -98,9 +105,10 @@ export function showHeadline(live, { paintCounts, paused = () => false }) {
     const message = live.headline ?? rendered;
     // The server says itself that polling has stopped.
     const isOutdated = distrust !== null && !(distrust === "pollers" && live.headline?.state === "unknown");
-    const shown = isOutdated ? `${OUTDATED[distrust]} ${message.text}` : message.text;
+    const [shown, whole] = [message.lead, message.text].map((words) => (isOutdated ? `${OUTDATED[distrust]} ${words}` : words));
     const state = isOutdated ? "unknown" : message.state;
     if (text.textContent !== shown) text.textContent = shown;
+    if (text.title !== whole) text.title = whole;
     box.className = `headline state-${state}`;
     box.querySelector("use").setAttribute("href", `#shape-${state}`);
     // Until the first data, the age is the one that the server rendered. A replay leaves the present.
@@ -111,6 +119,7 @@ export function showHeadline(live, { paintCounts, paused = () => false }) {
     // A moment of a replay stands still.
     const left = isOutdated ? "" : describeRemaining(timed, live.isSuspended ? 0 : performance.now() - roundEndedAt);
     if (remaining.textContent !== left) remaining.textContent = left;
+    paintMore(more, live.headline);
     box.dataset.asOf = live.headline.as_of ?? "";
     paintActions(actions, live.headline, permissions);
     paintCounts();

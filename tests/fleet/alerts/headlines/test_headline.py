@@ -54,6 +54,11 @@ def test_headline_of_several_causes_has_the_total_first() -> None:
         "65 agents stranded since 13:36 UTC and 7 at risk, 67 of them because auth-1 lost its backend. "
         "No automatic recovery. Also: 5 agents stranded because proxy-1 is not responding."
     )
+    assert _describe(table).lead == (
+        "65 agents stranded since 13:36 UTC and 7 at risk, 67 of them because auth-1 lost its backend. "
+        "No automatic recovery."
+    )
+    assert _describe(table).more_count == len(_describe(table).causes) - 1
 
 
 def test_headline_of_agents_that_recover_offers_only_the_repair() -> None:
