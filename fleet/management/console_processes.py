@@ -56,6 +56,7 @@ class ConsoleRun:
         startup_checks.check_port(self.host, self.port)
         with contextlib.ExitStack() as exit_stack:
             exit_stack.enter_context(startup_checks.share_home(self.home))
+            exit_stack.enter_context(startup_checks.claim_console(self.home))
             # Redis starts first, so that it stops last: workers cannot shut down cleanly without their broker.
             self._redis = startup_checks.RunningRedis(self._redis_url, self.home)
             exit_stack.callback(self._redis.stop)
@@ -67,6 +68,11 @@ class ConsoleRun:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._exit_stack.close()
+
+    @property
+    def redis_url(self) -> str:
+        """The URL of Redis, or of the embedded Valkey."""
+        return self._redis.url
 
     @property
     def url(self) -> str:

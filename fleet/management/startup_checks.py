@@ -5,23 +5,24 @@ from __future__ import annotations
 import contextlib
 import errno
 import socket
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import redis
 from django.core import checks
 from django.core.management import call_command
 from django.db import DatabaseError, connection
 from django.db.migrations.exceptions import InconsistentMigrationHistory
 
-from fleet.management.backups.home_lock import HomeInUseError, lock_home
+from fleet.management.backups.home_lock import HomeInUseError, lock_console, lock_home
 from fleet.management.backups.migration_state import list_unapplied_migrations, list_unknown_migrations
+from fleet.management.doctor import clock_checks, redis_checks, tls_checks
+from fleet.management.doctor.findings import CheckFinding, CheckVerdict
 from fleet.models.clusters import ensure_default_cluster
 from fleet.processes import valkey
-
-#: Seconds until the Redis of REDIS_URL must answer.
-_REDIS_TIMEOUT = 3.0
+from fleet.transport.tls import TLSFiles
 
 
 class PrepareError(Exception):
@@ -58,6 +59,23 @@ def share_home(home: Path) -> Iterator[None]:
         ) from error
 
 
+@contextlib.contextmanager
+def claim_console(home: Path) -> Iterator[None]:
+    """Be the only console of this home folder within the block. Raises PrepareError if another one runs.
+
+    Two would share a Redis and plan each round twice.
+    """
+    try:
+        with lock_console(home):
+            yield
+    except HomeInUseError as error:
+        raise PrepareError(_describe_other_console(home)) from error
+
+
+def _describe_other_console(home: Path) -> str:
+    return f"another console runs with REFLOAT_HOME={home}: stop that console, or set REFLOAT_HOME to another folder"
+
+
 def check_port(host: str, port: int) -> None:
     """Raise PrepareError if it is not possible to listen on `host:port`."""
     if not 0 < port < 65536:  # getaddrinfo takes it modulo 65536
@@ -84,27 +102,31 @@ def _listen_hint_of(error: OSError) -> str:
     return "use a --host that is a name or an address of this machine"
 
 
-def mask_password(url: str) -> str:
-    """Return `url` with its password masked."""
-    parts = urlsplit(url)
-    return url.replace(f":{parts.password}@", ":…@") if parts.password else url
-
-
 def check_redis(url: str) -> None:
-    """Raise PrepareError unless the Redis at `url` answers."""
-    masked_url = mask_password(url)
-    try:
-        client = redis.Redis.from_url(
-            url, socket_timeout=_REDIS_TIMEOUT, socket_connect_timeout=_REDIS_TIMEOUT, retry=None
+    """Raise PrepareError unless the Redis at `url` answers, and is new enough."""
+    facts = redis_checks.read_or_describe(url, time.time)
+    finding = facts if isinstance(facts, CheckFinding) else redis_checks.check_version(facts.server_fields)
+    if finding.verdict is CheckVerdict.ERROR:
+        raise PrepareError(finding.sentence)
+
+
+def find_start_warnings(redis_url: str, tls: TLSFiles, clock: Callable[[], float]) -> list[CheckFinding]:
+    """Return what the doctor finds wrong with Redis, clocks and certificates, and does not prevent a start.
+
+    `clock`: of this machine, seconds since the epoch.
+    """
+    findings = list(tls_checks.check_tls(tls, datetime.fromtimestamp(clock(), UTC)))
+    facts = redis_checks.read_or_describe(redis_url, clock)
+    if isinstance(facts, CheckFinding):
+        findings.append(facts)
+    else:
+        findings += redis_checks.check_redis(facts, redis_url)
+        findings.append(
+            clock_checks.check_clock(
+                "redis-clock", "Redis", facts.server_at, facts.started_at, facts.ended_at
+            )
         )
-        with contextlib.closing(client):
-            client.ping()
-    except ValueError as error:
-        raise PrepareError(f"REDIS_URL={masked_url} is not a valid URL: {error}") from error
-    except redis.RedisError as error:
-        raise PrepareError(
-            f"REDIS_URL={masked_url} does not answer ({error}): start it, or unset REDIS_URL to use the embedded Valkey"
-        ) from error
+    return [finding for finding in findings if finding.verdict in (CheckVerdict.WARNING, CheckVerdict.ERROR)]
 
 
 class RunningRedis:
@@ -123,10 +145,7 @@ class RunningRedis:
         try:
             self._valkey = valkey.start(self._data_folder)
         except valkey.FolderInUseError as error:
-            raise PrepareError(
-                f"another console runs with REFLOAT_HOME={home}: stop that console, or set REFLOAT_HOME to another "
-                "folder"
-            ) from error
+            raise PrepareError(_describe_other_console(home)) from error
         except valkey.ValkeyError as error:
             raise PrepareError(str(error)) from error
         self.url = self._valkey.url

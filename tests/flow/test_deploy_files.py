@@ -118,7 +118,9 @@ def _queries_of_dashboard() -> list[str]:
     dashboard = json.loads((_DEPLOY / "grafana/refloat.json").read_text())
     queries = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
     variables = [
-        item["query"]["query"] for item in dashboard["templating"]["list"] if item["name"] == "cluster"
+        variable["query"]["query"]
+        for variable in dashboard["templating"]["list"]
+        if variable["name"] == "cluster"
     ]
     names = [re.sub(r"label_values\((\w+), \w+\)", r"\1", variable) for variable in variables]
     return [query.replace("$cluster", ".+") for query in (*queries, *names)]

@@ -50,17 +50,20 @@ def _render(values: list[str]) -> dict[tuple[str, str], Any]:
     """Return the manifests by kind and name without that of the release."""
     process = _helm("template", values, "production", "--kube-version", _KUBERNETES)
     assert process.returncode == 0, process.stderr
-    objects = [manifest for manifest in yaml.safe_load_all(process.stdout) if manifest]
+    objects = filter(None, yaml.safe_load_all(process.stdout))
     return {
-        (found["kind"], found["metadata"]["name"].removeprefix("production-refloat").lstrip("-")): found
-        for found in objects
+        (
+            manifest["kind"],
+            manifest["metadata"]["name"].removeprefix("production-refloat").lstrip("-"),
+        ): manifest
+        for manifest in objects
     }
 
 
 def _pods(manifests: dict[tuple[str, str], Any]) -> dict[str, Any]:
     return {
-        name: found["spec"]["template"]["spec"]
-        for (kind, name), found in manifests.items()
+        name: manifest["spec"]["template"]["spec"]
+        for (kind, name), manifest in manifests.items()
         if kind in {"Deployment", "Job"}
     }
 

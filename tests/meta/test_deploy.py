@@ -84,10 +84,10 @@ def test_unit_gets_the_shared_limits(unit: Path) -> None:
 def test_target_starts_every_part_of_the_console() -> None:
     """And nothing twice: the whole console in one service is its alternative."""
     target = (_DEPLOY / "systemd/refloat.target").read_text()
-    started = re.search(r"^Wants=(.*)$", target, re.MULTILINE)
+    wanted_units = re.search(r"^Wants=(.*)$", target, re.MULTILINE)
 
-    assert started is not None
-    assert {name.removesuffix(".service").removeprefix("refloat-") for name in started[1].split()} == {
+    assert wanted_units is not None
+    assert {name.removesuffix(".service").removeprefix("refloat-") for name in wanted_units[1].split()} == {
         name.replace("worker-", "worker@") for name in flags_of_console()
     }
     assert "Conflicts=refloat-console.service" in target.splitlines()

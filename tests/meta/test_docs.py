@@ -134,6 +134,7 @@ def test_site_lists_every_document() -> None:
 #: Flags of programs of others, which documents name.
 _FOREIGN_FLAGS = frozenset(
     {
+        *("--from-literal", "--home-dir", "--now", "--set", "--shell", "--system"),
         *("--bind", "--descriptor_set_out", "--find-links", "--include_imports", "--no-index"),
         *("--proxy-cacert", "--proxy-cert", "--proxy-key", "--proxy-user", "--proxytunnel"),
     }

@@ -11,6 +11,7 @@ from pathlib import Path
 from fleet.processes import folders
 
 _NAME = "home.lock"
+_CONSOLE_NAME = "console.lock"
 
 
 class HomeInUseError(Exception):
@@ -23,11 +24,24 @@ def lock_home(home: Path, *, is_exclusive: bool) -> Iterator[None]:
 
     Forks of this process hold it, too, until they end.
     """
+    with _hold(home, _NAME, fcntl.LOCK_EX if is_exclusive else fcntl.LOCK_SH):
+        yield
+
+
+@contextmanager
+def lock_console(home: Path) -> Iterator[None]:
+    """Hold the lock of the one console of a home folder within the block. Raises HomeInUseError and OSError."""
+    with _hold(home, _CONSOLE_NAME, fcntl.LOCK_EX):
+        yield
+
+
+@contextmanager
+def _hold(home: Path, name: str, operation: int) -> Iterator[None]:
     folders.create_private_folder(home)
-    descriptor = os.open(home / _NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(home / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:
-            fcntl.flock(descriptor, (fcntl.LOCK_EX if is_exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, operation | fcntl.LOCK_NB)
         except BlockingIOError:
             raise HomeInUseError(home) from None
         yield

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ from fleet import first_run
 from fleet.management import startup_checks
 from fleet.management.base_command import ConsoleCommand
 from fleet.management.console_processes import ConsoleRun, exit_on_error, make_timestamped_writer
+from fleet.management.doctor.installation import read_tls_files
 from fleet.protocol.durations import format_readable
 
 
@@ -33,6 +35,8 @@ class Command(ConsoleCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         write_line = make_timestamped_writer(sys.stdout)
         with exit_on_error(), console_run_of(options, write_line) as run:
+            for finding in startup_checks.find_start_warnings(run.redis_url, read_tls_files(), time.time):
+                write_line(f"warning: {finding.sentence}")
             startup_checks.prepare_database()
             needs_administrator = first_run.needs_administrator()
             connection.close()  # this process runs long and does not use the database again

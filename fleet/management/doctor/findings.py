@@ -64,6 +64,11 @@ class CheckFinding:
     remedy: str = ""
 
     @property
+    def sentence(self) -> str:
+        """What was seen and what to do, on one line."""
+        return " ".join(f"{self.summary} {self.remedy}".split())
+
+    @property
     def area(self) -> str:
         """The heading of the finding in the report. Raises KeyError for a name that is not declared."""
         return _AREA_BY_NAME[self.name]

@@ -38,11 +38,7 @@ def read_installation() -> InstallationFacts:
         setting_errors=settings.REFLOAT_SETTING_ERRORS,
         allowed_hosts=settings.ALLOWED_HOSTS,
         public_url=settings.REFLOAT_PUBLIC_URL,
-        tls=TLSFiles(
-            certificate=_path_or_none(settings.REFLOAT_TLS_CERT),
-            key=_path_or_none(settings.REFLOAT_TLS_KEY),
-            authority=_path_or_none(settings.REFLOAT_TLS_CA),
-        ),
+        tls=read_tls_files(),
         configured_redis_url=settings.CONFIGURED_REDIS_URL,
         redis_prefix=settings.REFLOAT_PREFIX,
         celery_key_prefix=str(settings.CELERY_BROKER_TRANSPORT_OPTIONS["global_keyprefix"]),
@@ -133,3 +129,12 @@ def _package_version(name: str) -> str:
 
 def _path_or_none(text: str) -> Path | None:
     return Path(text) if text else None
+
+
+def read_tls_files() -> TLSFiles:
+    """Return the TLS files of the settings."""
+    return TLSFiles(
+        certificate=_path_or_none(settings.REFLOAT_TLS_CERT),
+        key=_path_or_none(settings.REFLOAT_TLS_KEY),
+        authority=_path_or_none(settings.REFLOAT_TLS_CA),
+    )

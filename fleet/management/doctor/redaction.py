@@ -147,3 +147,9 @@ def _redact_value(match: re.Match[str]) -> str:
     value = match["value"]
     quote_mark = value[0] if value[0] in "\"'" else ""
     return f"{match['name']}{quote_mark}{PLACEHOLDER}{quote_mark}"
+
+
+def mask_password(url: str) -> str:
+    """Return `url` with its password masked."""
+    parts = urlsplit(url)
+    return url.replace(f":{parts.password}@", ":…@") if parts.password else url

@@ -13,7 +13,7 @@ from redis.exceptions import AuthenticationError, RedisError, ResponseError
 
 from fleet.management.doctor import CHECK_TIMEOUT_SECONDS
 from fleet.management.doctor.findings import CheckFinding, error, ok, warning
-from fleet.management.startup_checks import mask_password
+from fleet.management.doctor.redaction import mask_password
 
 #: Oldest version of Redis whose commands Refloat, Celery and Channels use.
 MIN_VERSION = (6, 2)

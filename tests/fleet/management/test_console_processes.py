@@ -146,7 +146,7 @@ def test_unreachable_redis_stops_the_start(tmp_path: Path) -> None:
         tmp_path, "127.0.0.1", valkey.find_free_port(), redis_url=unreachable_url, write_line=print
     )
 
-    with pytest.raises(startup_checks.PrepareError, match="does not answer"), run:
+    with pytest.raises(startup_checks.PrepareError, match="does not respond"), run:
         pytest.fail("it started")
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,8 @@ from fleet.management.backups.home_lock import lock_home
 from fleet.management.startup_checks import PrepareError, RunningRedis
 from fleet.models.clusters import Cluster
 from fleet.processes import valkey
+from fleet.transport import certificate_authority
+from fleet.transport.tls import TLSFiles
 from tests.fakes.waiting import eventually_sync
 
 
@@ -93,8 +97,9 @@ def test_unreachable_redis_is_reported_without_its_password() -> None:
         startup_checks.check_redis(f"redis://:hunter2@127.0.0.1:{port}/0")
 
     message = str(caught.value)
-    assert f"REDIS_URL=redis://:…@127.0.0.1:{port}/0 does not answer" in message
-    assert "unset REDIS_URL" in message
+    assert f"Redis at redis://:…@127.0.0.1:{port}/0 does not respond" in message
+    assert "Unset it to use the embedded Valkey" in message
+    assert "\n" not in message
     assert "hunter2" not in message
 
 
@@ -102,6 +107,54 @@ def test_invalid_redis_url_is_reported(tmp_path: Path) -> None:
     """A wrong scheme has another error than a server that is down."""
     with pytest.raises(PrepareError, match="is not a valid URL"):
         startup_checks.check_redis("memcached://x")
+
+
+def test_redis_that_requires_a_password_is_reported(valkey_url: str) -> None:
+    """The line says so, and where the password goes."""
+    url = f"redis://{valkey_url.rpartition('@')[2]}"
+
+    with pytest.raises(PrepareError, match=r"requires a password\. Set REDIS_URL=redis://:PASSWORD@"):
+        startup_checks.check_redis(url)
+
+
+def test_start_warns_of_what_it_can_run_with(valkey_url: str, tmp_path: Path) -> None:
+    """A Redis that evicts, a clock that is off, and an expired certificate."""
+    now = time.time() + 300
+    authority = certificate_authority.ensure_authority(
+        tmp_path, now=datetime.fromtimestamp(now, UTC) - timedelta(days=400)
+    )
+    with redis.Redis.from_url(valkey_url) as client:
+        previous = client.config_get("maxmemory-policy")["maxmemory-policy"]
+        client.config_set("maxmemory-policy", "allkeys-lru")
+        try:
+            warnings = startup_checks.find_start_warnings(
+                valkey_url, TLSFiles(authority=authority.ca), lambda: now
+            )
+        finally:
+            client.config_set("maxmemory-policy", previous)
+
+    sentence_of = {finding.name: finding.sentence for finding in warnings}
+    assert set(sentence_of) == {"tls-expiry", "redis-eviction", "redis-clock"}
+    assert "expired" in sentence_of["tls-expiry"]
+    assert "maxmemory-policy noeviction" in sentence_of["redis-eviction"]
+    assert "NTP" in sentence_of["redis-clock"]
+
+
+def test_start_without_problems_warns_of_nothing(valkey_url: str) -> None:
+    """An embedded Valkey and no TLS."""
+    assert startup_checks.find_start_warnings(valkey_url, TLSFiles(), time.time) == []
+
+
+def test_second_console_of_a_home_is_refused(tmp_path: Path) -> None:
+    """Also with a Redis of its own, for which no Valkey folder is in use."""
+    with (
+        startup_checks.claim_console(tmp_path),
+        pytest.raises(PrepareError, match="another console runs with REFLOAT_HOME="),
+        startup_checks.claim_console(tmp_path),
+    ):
+        pytest.fail("two consoles run")
+    with startup_checks.claim_console(tmp_path):
+        pass
 
 
 def test_configured_redis_is_used_and_left_running(valkey_url: str, tmp_path: Path) -> None:

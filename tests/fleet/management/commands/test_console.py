@@ -74,7 +74,7 @@ def test_unreachable_redis_stops_the_start(
     code, message = run_console("--port", str(valkey.find_free_port()))
 
     assert code == 2
-    assert message.startswith("refloat: REDIS_URL=redis://127.0.0.1:1/0 does not answer")
+    assert message.startswith("refloat: Redis at redis://127.0.0.1:1/0 does not respond")
     assert message.count("\n") == 1
     assert valkey.running_url(tmp_path / "valkey") is None
 
