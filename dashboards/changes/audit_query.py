@@ -32,7 +32,7 @@ ACTION_GROUPS: Mapping[str, tuple[str, tuple[str, ...]]] = {
             *("alerting", "runbook"),
         ),
     ),
-    "access": ("Access", ("token", "user", "cluster")),
+    "access": ("Access", ("token", "user", "cluster", "backup")),
     "requests": ("Requests without an own entry", ("page", "api")),
 }
 

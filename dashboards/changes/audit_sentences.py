@@ -76,6 +76,7 @@ _ABORT_VERB = _Verb("aborted", "abort")
 #: Verbs of other actions, by their last word.
 _VERBS: Mapping[str, _Verb] = {
     "create": _Verb("created", "create"),
+    "restore": _Verb("restored", "restore"),
     "update": _Verb("updated", "update"),
     "delete": _Verb("deleted", "delete"),
     "remove": _Verb("removed", "remove"),

@@ -72,6 +72,8 @@ class AuditAction(StrEnum):
     USER_ENABLE = "user.enable"
     USER_DISABLE = "user.disable"
     CLUSTER_SET = "cluster.set"
+    BACKUP_CREATE = "backup.create"
+    BACKUP_RESTORE = "backup.restore"
 
 
 class ChangeStep(StrEnum):

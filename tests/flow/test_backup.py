@@ -20,6 +20,7 @@ import pytest
 from fleet.management.backups.home_lock import lock_home
 from tests.flow.installation import Installation
 from tests.flow.postgres import postgresql
+from tests.flow.producers import Database, produced
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -42,7 +43,7 @@ _CREATE_ROWS = (
     "AgentChange(agent_id=agent.pk, at=1.70001e9, cause=0, old=3, new=0, reason=4, recovery=2).save()\n"
     "write_entry(Attempt(SYSTEM_ACTOR, 'x.done', 'default', 's'), 'succeeded', timezone.now())\n"
 )
-_PRINT_ROWS = (
+_CHECK_ROWS = (
     "import json, sys\n"
     "from django.contrib.auth.models import User\n"
     "from fleet.models.alerting import Channel\n"
@@ -142,7 +143,7 @@ def test_archive_without_secrets(archive: Path, tmp_path: Path) -> None:
     assert report["channels_without_secrets"] == ["ops"]
     assert not report["is_key_restored"]
     assert not report["previous"]
-    restored.execute(_PRINT_ROWS)
+    restored.execute(_CHECK_ROWS)
 
 
 @pytest.mark.slow
@@ -167,7 +168,9 @@ def test_archive_with_secrets(installation: Installation, tmp_path: Path) -> Non
     assert (new_installation.home / "secret_key").read_text() == (
         installation.home / "secret_key"
     ).read_text()
-    new_installation.execute(_PRINT_ROWS + _READ_SECRET)
+    new_installation.execute(_CHECK_ROWS + _READ_SECRET)
+    produced(Database(installation.home), actions=("backup.create",))
+    produced(Database(new_installation.home), actions=("backup.restore",))
     assert not [path for path in new_installation.home.iterdir() if path.name.startswith(".")]
 
 
@@ -285,7 +288,7 @@ def test_postgresql(tmp_path: Path, two_databases: tuple[str, str]) -> None:
 
     assert process.returncode == 0, process.stderr
     assert json.loads(process.stdout)["previous"] == ""
-    second.execute(_PRINT_ROWS + _READ_SECRET)
+    second.execute(_CHECK_ROWS + _READ_SECRET)
     assert not second.find().keys() & {"database-migrations", "database-newer", "database-integrity"}
     assert "--force" in _fail(second.run("restore", str(path)))
     newer = _rebuild(path, tmp_path / "newer.tar.gz", migrations=["fleet.9999_future"])
@@ -298,7 +301,7 @@ def test_postgresql(tmp_path: Path, two_databases: tuple[str, str]) -> None:
 
     assert process.returncode == 0, process.stderr
     schema = json.loads(process.stdout)["previous"].removeprefix("schema ")
-    second.execute(_PRINT_ROWS + _READ_SECRET)
+    second.execute(_CHECK_ROWS + _READ_SECRET)
     second.execute(
         "from django.db import connection\n"
         "cursor = connection.cursor()\n"

@@ -8,8 +8,10 @@ from typing import Any
 
 from django.conf import settings
 from django.core.management.base import CommandParser
+from django.db import DatabaseError
 from typing_extensions import override
 
+from fleet.audit import shell_actor_of, write_entry
 from fleet.management.backups import BackupError
 from fleet.management.backups.backup import BackupSecrets, write_backup
 from fleet.management.backups.contents import select_settings
@@ -18,6 +20,7 @@ from fleet.management.doctor.findings import format_count
 from fleet.management.doctor.installation import read_installation, read_secrets
 from fleet.management.doctor.redaction import Redactor
 from fleet.management.doctor.report import format_json
+from fleet.vocabulary.actions import AuditAction, AuditOutcome
 
 _WITHOUT_SECRETS = (
     "The archive has no secret key. After a restore with another key, enter the secrets of notification channels "
@@ -69,6 +72,7 @@ class Command(ConsoleCommand):
         except BackupError as error:
             self.stderr.write(f"refloat: {error}")
             raise SystemExit(2) from None
+        self._write_audit_entry(path, with_secrets=with_secrets)
         row_count = sum(manifest.rows.values())
         if options["json"]:
             document = {
@@ -87,3 +91,14 @@ class Command(ConsoleCommand):
             f"{path.stat().st_size / 1024:.0f} KiB"
         )
         self.stdout.write(_WITH_SECRETS if with_secrets else _WITHOUT_SECRETS)
+
+    def _write_audit_entry(self, path: Path, *, with_secrets: bool) -> None:
+        attempt = shell_actor_of("backup").create_attempt(
+            AuditAction.BACKUP_CREATE, subject=path.name, after={"with_secrets": with_secrets}
+        )
+        try:
+            write_entry(attempt, AuditOutcome.SUCCEEDED, datetime.now(UTC))
+        except DatabaseError as error:
+            self.stderr.write(
+                f"The audit log has no entry of this backup, because the database cannot be written: {error}"
+            )

@@ -13,6 +13,7 @@ from django.core.management.base import CommandParser
 from django.db import connection
 from typing_extensions import override
 
+from fleet.audit import shell_actor_of, write_entry
 from fleet.management.backups import BackupError
 from fleet.management.backups.restore import RestoreReport, RestoreTarget, restore_backup
 from fleet.management.base_command import ConsoleCommand
@@ -20,6 +21,7 @@ from fleet.management.doctor.findings import format_count
 from fleet.management.doctor.report import format_json
 from fleet.models.alerting import Channel
 from fleet.models.sealed_secrets import UnsealError, unseal
+from fleet.vocabulary.actions import AuditAction, AuditOutcome
 from fleet.vocabulary.name_lists import join_names
 
 _KEY_VARIABLES = ("REFLOAT_SECRET_KEY", "REFLOAT_SECRET_KEY_FILE")
@@ -58,6 +60,10 @@ class Command(ConsoleCommand):
             raise SystemExit(2) from None
         if report.is_key_restored:
             settings.SECRET_KEY = (target.home / "secret_key").read_text()
+        attempt = shell_actor_of("restore").create_attempt(
+            AuditAction.BACKUP_RESTORE, subject=path.name, after={"created_at": report.manifest.created_at}
+        )
+        write_entry(attempt, AuditOutcome.SUCCEEDED, datetime.now(UTC))
         unreadable_channels = _list_unreadable_channels()
         if options["json"]:
             self.stdout.write(format_json(_to_json(report, unreadable_channels)), ending="")

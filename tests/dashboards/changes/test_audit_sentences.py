@@ -32,6 +32,7 @@ from fleet.vocabulary.changes import ChangeKind
         ("policy.undone", "x", "succeeded", "marked the policy change “x” as undone"),
         ("alert-rule.update", "stranded", "succeeded", "updated the alert rule stranded"),
         ("user.role", "grace", "succeeded", "changed the role of the user account grace"),
+        ("backup.restore", "a.tar.gz", "succeeded", "restored the backup a.tar.gz"),
         (
             "page.incident.acknowledge",
             "/incidents/3/",
