@@ -75,6 +75,9 @@ def read_scope(
             cause=cause,
             incident_number=None if row is None else row.pk,
             is_resolved=incident is not None and incident.state is IncidentState.RESOLVED,
+            affected_count=None
+            if incident is None or table is None or table.stale
+            else incident.affected_count,
             instance=view,
             table=None if table is None or table.stale else table,
             is_drain_requested=view is not None and view.facts.id in drains.read_requested_ids(cluster),

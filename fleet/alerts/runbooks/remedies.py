@@ -45,6 +45,8 @@ class RemedyScope:
     #: Number of the incident in URLs; None without one.
     incident_number: int | None = None
     is_resolved: bool = False
+    #: Agents that the incident affects now; None without an incident, or while the data is old.
+    affected_count: int | None = None
     #: The instance of the cause, and the newest round; None if not known.
     instance: InstanceView | None = None
     table: FleetTable | None = None
@@ -174,9 +176,11 @@ def _find_mode_switch(_runbook: RunbookCause, _scope: RemedyScope) -> HeadlineAc
     return RECONNECT_MODE
 
 
-def _find_affected(runbook: RunbookCause, scope: RemedyScope) -> HeadlineAction:
+def _find_affected(runbook: RunbookCause, scope: RemedyScope) -> HeadlineAction | str:
     if runbook is RunbookCause.EXCESS:
         return HeadlineAction("View agents with excess tunnels", f"/agents/?state={State.EXCESS.slug}")
+    if scope.affected_count == 0:
+        return "No agents are affected now."
     if scope.agent_version:
         query = urlencode({"q": _format_term("version", scope.agent_version)})
         return HeadlineAction(f"View agents with version {scope.agent_version}", f"/agents/?{query}")

@@ -202,6 +202,11 @@ def test_affected_agents_and_moments_are_those_of_the_incident() -> None:
     scope = RemedyScope(cause=Cause(CauseKind.PROXY, "uuid-1", "proxy-1"), compare_at="2026-11-23T10:14:07Z")
     assert _button(RunbookCause.PROXY, RemedyAction.VIEW_AFFECTED, scope)[1].endswith("&proxy=proxy-1")
     assert _button(RunbookCause.EXCESS, RemedyAction.VIEW_AFFECTED, scope)[1] == "/agents/?state=excess"
+    recovered_scope = replace(scope, affected_count=0)
+    assert _button(RunbookCause.PROXY, RemedyAction.VIEW_AFFECTED, recovered_scope) == (
+        "",
+        "No agents are affected now.",
+    )
     assert _button(RunbookCause.VERSION, RemedyAction.COMPARE_MOMENTS, scope) == (
         "Compare with the time before",
         "/history/compare/?a=2026-11-23T10%3A14%3A07Z",
