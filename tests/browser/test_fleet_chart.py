@@ -73,3 +73,19 @@ async def test_quarters_of_an_hour_link_to_the_past(visiting: Visiting) -> None:
     at = datetime.fromisoformat(link.partition("?peak_of=")[2]).timestamp()
     # The band has 15 min, and the chart ends with the minute.
     assert abs(at - (time.time() - 0.08 * 86_400)) < 1000
+
+
+async def test_chart_shows_a_failure_with_the_headline(visiting: Visiting) -> None:
+    """Its minute is not over: the chart ends with the counts of the newest poll, without a reload."""
+    visit = await visiting()
+    await visit.fleet.begin()
+    await visit.rows(_save_fault, visit.cluster, time.time())
+    page = await visit.open("/")
+    await expect(page.locator("#link-state")).to_contain_text("on")
+    await expect(page.locator(".chart-now")).to_have_count(0)
+    await visit.fleet.silence(0, 1)
+    await expect(page.locator("#headline-text")).to_contain_text("100 agents stranded")
+    await expect(page.locator("#fleet-chart-summary")).to_contain_text("100 agents stranded (first at ")
+    await expect(page.locator(".chart-now title")).to_have_text(
+        re.compile(r"^100 stranded at \d\d:\d\d UTC$")
+    )

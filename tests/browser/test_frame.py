@@ -14,12 +14,13 @@ pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 #: Top of the content, px.
 _TOP = "document.getElementById('main').getBoundingClientRect().top"
-#: Controls that are in the window, and covered by the toasts.
+#: Controls that are covered by the toasts, and were not cut off at the upper edge of the window before.
 _COVERED = """() => {
   const box = document.getElementById("toasts").getBoundingClientRect();
   return [...document.querySelectorAll("main :is(a[href], button, input, select, summary)")].filter((control) => {
     const { left, right, top, bottom, width } = control.getBoundingClientRect();
-    return width > 0 && left < box.right && right > box.left && top < box.bottom && bottom > box.top;
+    const wasInWindow = top - box.height >= 0;
+    return width > 0 && wasInWindow && left < box.right && right > box.left && top < box.bottom && bottom > box.top;
   }).map((control) => control.outerHTML.slice(0, 80));
 }"""
 _ANNOUNCE = """() => window.dispatchEvent(new CustomEvent("refloat-incidents",
@@ -69,6 +70,8 @@ async def test_toast_covers_no_controls(
         await page.evaluate(_ANNOUNCE)
     await expect(page.locator(".toast")).to_have_count(3)
     await expect(page.locator(".toast").first).to_be_in_viewport(ratio=1)
+    top = await page.evaluate("window.scrollY")
+    assert (top > 0) is is_scrolled or path == "/incidents/"
     assert await page.evaluate(_COVERED) == []
     assert await page.evaluate("document.documentElement.scrollWidth") <= size["width"]
 
@@ -86,7 +89,7 @@ async def test_pages_without_live_updates_say_that_polling_has_stopped(visiting:
     await expect(page.locator("#banner")).to_contain_text(
         re.compile(r"Data is \d.* old: polling has stopped.")
     )
-    await visit.fleet.begin()
+    await visit.fleet.recover()
     await page.evaluate(_WAKE)
     await expect(page.locator("#banner")).to_be_hidden()
 
@@ -94,6 +97,7 @@ async def test_pages_without_live_updates_say_that_polling_has_stopped(visiting:
 async def test_pages_without_live_updates_say_that_the_console_is_silent(visiting: Visiting) -> None:
     """After two requests without an answer: one may be lost."""
     visit = await visiting()
+    visit.expected.append("ERR_FAILED")
     await visit.fleet.begin()
     page = await visit.open("/networking/")
     await expect(page.locator("#banner")).to_be_hidden()

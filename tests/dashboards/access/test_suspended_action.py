@@ -23,7 +23,7 @@ def operator(client: Client, person: MakeUser) -> Client:
 
 
 def _read_page(client: Client, location: str) -> tuple[str, str]:
-    """Return the shown_action action, and the path of *Cancel*."""
+    """Return the action that the page names, and the path of *Cancel*."""
     html = client.get(location).content.decode()
     action = re.search(r'id="suspended-action">(.*?)</b>', html)
     back = re.search(r'id="cancel" href="(.*?)">Cancel</a>', html)

@@ -62,7 +62,7 @@ function paintActions(place, { actions, preventions, incidents, links }, permiss
 
 /** Paint the number of causes after the first one. */
 function paintMore(place, { more_count }) {
-  const words = `and ${more_count} more cause${more_count === 1 ? "" : "s"}`;
+  const words = more_count === 0 ? "" : `and ${more_count} more cause${more_count === 1 ? "" : "s"}`;
   if (place.textContent !== words) place.textContent = words;
   place.hidden = more_count === 0;
 }
