@@ -44,6 +44,7 @@ async def test_file_is_previewed_mended_and_applied(visit: Visit, tmp_path: Path
     page: Page = await visit.new_page()
     await page.goto(f"{visit.url}/alerts/channels/")
     await page.get_by_role("link", name="Import…").click()
+    await expect(page.locator("#id_file")).to_be_visible()
     await accessible_everywhere(page)
     await page.set_input_files("#id_file", file)
     await page.get_by_role("button", name="Preview import").click()

@@ -306,6 +306,7 @@ async def test_channel_is_created_and_tested(page: Page, visit: Visit) -> None:
     await accessible(page)
     await page.click(".kind-tile:has-text('Webhook')")
     dialog = page.get_by_role("dialog")
+    await expect(dialog.locator("[name=name]")).to_be_visible()
     await accessible(page)
     await dialog.locator("[name=name]").fill("team")
     await dialog.locator("[name=url]").fill("https://ada:pw@hooks.example.com/")
