@@ -76,6 +76,23 @@ async def test_toast_covers_no_controls(
     assert await page.evaluate("document.documentElement.scrollWidth") <= size["width"]
 
 
+async def test_toast_waits_for_the_pointer_to_rest(visiting: Visiting) -> None:
+    """It moves the page: somebody who is about to click would hit another button."""
+    visit = await visiting()
+    await visit.fleet.begin()
+    page = await visit.open("/agents/")
+    await expect(page.locator("#dialog")).to_be_attached()
+    toast_count = await page.evaluate(
+        f"""() => {{
+          document.body.dispatchEvent(new PointerEvent("pointermove", {{ bubbles: true }}));
+          ({_ANNOUNCE})();
+          return document.querySelectorAll(".toast").length;
+        }}"""
+    )
+    assert toast_count == 0
+    await expect(page.locator(".toast")).to_have_count(1)
+
+
 @pytest.mark.parametrize("path", ["/agents/", "/networking/", "/changes/", "/incidents/"])
 async def test_pages_without_live_updates_say_that_polling_has_stopped(visiting: Visiting, path: str) -> None:
     """In the same banner as live pages; it disappears with new data."""

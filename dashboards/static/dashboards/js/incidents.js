@@ -11,6 +11,9 @@ const STAYS_MS = 15_000;
 const MIN_FAILURES = 2;
 /** Maximum number of toasts: in a burst of incidents, the page stays in view. */
 const MAX_TOASTS = 3;
+/** A toast moves the page. It waits until the pointer has rested for this long, but not for ever. */
+const POINTER_REST_MS = 700;
+const MAX_WAIT_MS = 5_000;
 
 const prefix = document.body.dataset.prefix;
 const badge = document.getElementById("incident-badge");
@@ -47,6 +50,19 @@ function showHeadlineBadge({ tab_title, state, count, text }) {
 /** Time of the last toast by incident: the live link and polling must not both show one. */
 const told = new Map();
 
+let pointerMovedAt = -Infinity;
+for (const event of ["pointermove", "pointerdown"]) {
+  addEventListener(event, () => { pointerMovedAt = performance.now(); }, { passive: true, capture: true });
+}
+
+/** Call `work` at a moment when nobody is about to click: what is under the pointer must not change then. */
+function whenPointerRests(work, since = performance.now()) {
+  const now = performance.now();
+  const wait = Math.min(pointerMovedAt + POINTER_REST_MS, since + MAX_WAIT_MS) - now;
+  if (wait <= 0) work();
+  else setTimeout(() => whenPointerRests(work, since), wait);
+}
+
 function showToast({ text, severity, number }) {
   told.set(number, Date.now());
   const toast = document.createElement("div");
@@ -61,9 +77,12 @@ function showToast({ text, severity, number }) {
   close.setAttribute("aria-label", "Close");
   close.addEventListener("click", () => toast.remove());
   toast.append(link, close);
-  toasts.append(toast);
-  while (toasts.childElementCount > MAX_TOASTS) toasts.firstElementChild.remove();
-  setTimeout(() => toast.matches(":hover, :focus-within") || toast.remove(), STAYS_MS);
+  whenPointerRests(() => {
+    toasts.append(toast);
+    while (toasts.childElementCount > MAX_TOASTS) toasts.firstElementChild.remove();
+    const end = () => toast.matches(":hover, :focus-within") || toast.remove();
+    setTimeout(() => whenPointerRests(end), STAYS_MS);
+  });
   if (severity === "critical") interrupt(text);
   if (choice.sound()) beep(severity === "critical" ? 880 : 520);
   if (choice.desktop() && document.hidden && Notification.permission === "granted") {
