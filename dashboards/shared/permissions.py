@@ -57,6 +57,8 @@ ALLAUTH_PAGES: dict[str, AccessRequirement] = {
     **dict.fromkeys(
         (
             "account_reauthenticate", "account_email", "account_change_password", "account_set_password",
+            # Since 65.22; they respond only if reauthentication by code is enabled.
+            "account_request_reauthentication_code", "account_confirm_reauthentication_code",
             "socialaccount_connections", "mfa_index", "mfa_reauthenticate", "mfa_reauthenticate_webauthn",
             "mfa_activate_totp", "mfa_deactivate_totp", "mfa_view_recovery_codes",
             "mfa_generate_recovery_codes", "mfa_download_recovery_codes", "mfa_list_webauthn",

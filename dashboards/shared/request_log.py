@@ -30,6 +30,8 @@ SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 #: Pages on which users authenticate: these change nothing.
 _AUTHENTICATION_PAGES = {name for name, access in ALLAUTH_PAGES.items() if access == PUBLIC} | {
     "account_reauthenticate",
+    "account_request_reauthentication_code",
+    "account_confirm_reauthentication_code",
     "mfa_reauthenticate",
     "mfa_reauthenticate_webauthn",
 }

@@ -53,15 +53,19 @@ def environment(
     return folder / "bin"
 
 
-@contextmanager
-def _run_refloat(environment: Path, home: Path, *arguments: str) -> Iterator[Path]:
-    """Run `refloat` in a folder without code; yield its output."""
-    env = {
+def _environment_of(environment: Path, home: Path) -> dict[str, str]:
+    kept = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith(("REFLOAT", "PYTHON", "DJANGO"))
     }
-    env |= {"XDG_DATA_HOME": str(home), "PATH": f"{environment}{os.pathsep}{os.environ['PATH']}"}
+    return kept | {"XDG_DATA_HOME": str(home), "PATH": f"{environment}{os.pathsep}{os.environ['PATH']}"}
+
+
+@contextmanager
+def _run_refloat(environment: Path, home: Path, *arguments: str) -> Iterator[Path]:
+    """Run `refloat` in a folder without code; yield its output."""
+    env = _environment_of(environment, home)
     home.mkdir(exist_ok=True)
     with (home / "output").open("wb") as output:
         process = children.spawn(
@@ -117,7 +121,30 @@ def test_console_serves_its_page_outside_a_checkout(environment: Path, tmp_path:
         link = re.search(r"http://\S+/setup/\S+/", output.read_text())
         assert link is not None
         assert "Create the first administrator" in _read(link[0])
+        _check_commands(environment, tmp_path / "data")
     assert (tmp_path / "data" / "refloat" / "refloat.sqlite3").exists()
+
+
+def _check_commands(environment: Path, home: Path) -> None:
+    """Run the commands of the machine: users, tokens, doctor, backup."""
+    steps = [
+        (["user", "create", "ada", "--role", "admin", "--password-stdin"], "correct horse battery"),
+        (["token", "create", "ada", "--name", "prometheus", "--scope", "view_metrics"], ""),
+        (["doctor"], ""),
+        (["backup", "--to", str(home / "backup.tar.gz")], ""),
+    ]
+    for arguments, text in steps:
+        process = subprocess.run(
+            [str(environment / "refloat"), *arguments],
+            input=text,
+            env=_environment_of(environment, home),
+            cwd=home,
+            capture_output=True,
+            text=True,
+            timeout=_PATIENCE,
+            check=False,
+        )
+        assert process.returncode == 0, f"{arguments}: {process.stdout}{process.stderr}"
 
 
 def test_wheel_runs_without_being_installed(wheel: Path) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 from typing_extensions import override
 
 from fleet.cli.home import cluster_option, home_option
@@ -49,8 +51,10 @@ def _parse_networking_field(text: str) -> tuple[str, str]:
 class _ProgressPrinter:
     """Prints the progress of the fleet, as text or as JSON."""
 
-    def __init__(self, *, as_json: bool) -> None:
+    def __init__(self, *, as_json: bool, place_flags: str = "") -> None:
         self._as_json = as_json
+        #: Flags by which other commands find this fleet.
+        self._place_flags = place_flags
 
     def on_progress(self, ready: int, total: int) -> None:
         if sys.stderr.isatty():
@@ -79,7 +83,7 @@ class _ProgressPrinter:
             }
             click.echo(json.dumps(document))
         else:
-            click.echo(_format_summary(record, seconds))
+            click.echo(_format_summary(record, seconds, self._place_flags))
 
     def on_exit(self, name: str, outcome: str, log: Path) -> None:
         click.echo(f"{name} {outcome} (log: {log})", err=True)
@@ -88,17 +92,24 @@ class _ProgressPrinter:
         click.echo(f"{name} runs again", err=True)
 
 
-def _format_summary(record: FleetRecord, seconds: float) -> str:
+def _find_place_flags(home: Path, cluster: str) -> str:
+    """Return the flags --home and --cluster of this command; empty where other commands have the same default."""
+    source = click.get_current_context().get_parameter_source("home")
+    flags = f" --home {shlex.quote(str(home))}" if source is ParameterSource.COMMANDLINE else ""
+    return flags + (f" --cluster {cluster}" if cluster != "default" else "")
+
+
+def _format_summary(record: FleetRecord, seconds: float, place_flags: str) -> str:
     auths, proxies = record.addresses_of("auth"), record.addresses_of("proxy")
     shape = f"{len(auths)} auths, {len(proxies)} proxies and {record.agents} agents"
     settings = {"REFLOAT_AUTHS": ",".join(auths), "REFLOAT_GATEWAY": record.gateway, **record.console}
     lines = [
         f"Fleet {record.cluster} is up: {shape}, started in {seconds:.1f} s. Ctrl-C stops it.",
         "Settings for a console:  " + " ".join(f"{name}={setting}" for name, setting in settings.items()),
-        "List its processes:      refloat fleet ps",
+        f"List its processes:      refloat fleet ps{place_flags}",
     ]
     if record.control:
-        lines.append("Inject a fault:          refloat fleet freeze proxy-1")
+        lines.append(f"Inject a fault:          refloat fleet freeze proxy-1{place_flags}")
     return "\n".join(lines)
 
 
@@ -234,6 +245,10 @@ def up(
         **shape,
     )
     try:
-        fleet_up.run(plan, home, _ProgressPrinter(as_json=as_json))
+        fleet_up.run(
+            plan,
+            home,
+            _ProgressPrinter(as_json=as_json, place_flags=_find_place_flags(home, shape["cluster"])),
+        )
     except FleetError as error:
         raise Failure(str(error)) from error

@@ -34,7 +34,6 @@ logger = logging.getLogger(__name__)
 class Command(ConsoleCommand):
     """Evaluate the alert rules of every cluster, and send the notifications of the outbox."""
 
-    requires_system_checks = ()  # `prepare` and `console` run the checks; running them again imports every page
     help = "Evaluate alert rules and send notifications until SIGTERM. Needs the database, but not Redis."
 
     @override

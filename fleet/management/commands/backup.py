@@ -38,7 +38,6 @@ class Command(ConsoleCommand):
         "Write an archive of the database and the settings, while the console runs. Run it as the user of the console, "
         "with the same environment."
     )
-    requires_system_checks = ()
     requires_migrations_checks = False
 
     @override

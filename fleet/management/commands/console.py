@@ -24,7 +24,6 @@ class Command(ConsoleCommand):
     """Run the console: migrations, web server, workers, scheduler, alerting, and Valkey unless REDIS_URL is set."""
 
     help = "Run the console: migrations, web server, workers, scheduler, alerting, and Valkey unless REDIS_URL is set."
-    requires_system_checks = ()  # ConsoleRun runs the checks, and reports problems on one line
     requires_migrations_checks = False
 
     @override

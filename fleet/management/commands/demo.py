@@ -56,7 +56,6 @@ class Command(ConsoleCommand):
     """Run the console with a local test fleet."""
 
     help = "Run the console and a local test fleet of real auths, proxies and agents on this machine."
-    requires_system_checks = ()  # ConsoleRun runs the checks, and reports problems on one line
     requires_migrations_checks = False
 
     @override

@@ -26,7 +26,6 @@ class Command(ConsoleCommand):
         "finding what to do. Run it as the user of the console, with the same environment. Changes nothing. "
         "Exit code 1 if there are errors."
     )
-    requires_system_checks = ()  # their messages are findings
     requires_migrations_checks = False
 
     @override

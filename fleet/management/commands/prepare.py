@@ -15,7 +15,6 @@ class Command(ConsoleCommand):
     """Check the settings, migrate the database, and create the default cluster."""
 
     help = "Check the settings, migrate the database, and create the default cluster."
-    requires_system_checks = ()  # `handle` runs the checks, and reports problems on one line
     requires_migrations_checks = False
 
     @override

@@ -34,7 +34,6 @@ class Command(ConsoleCommand):
         "Restore an archive of `refloat backup` into this installation, and prove that it is complete. Stop the "
         "console first. After an error, the installation is as before."
     )
-    requires_system_checks = ()
     requires_migrations_checks = False
 
     @override
