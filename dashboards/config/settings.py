@@ -41,8 +41,8 @@ REFLOAT_SHARD_SIZE = env.integer("REFLOAT_SHARD_SIZE", 250)
 REFLOAT_HISTORY_DAYS = env.integer("REFLOAT_HISTORY_DAYS", 90)
 #: Seconds between two evaluations of the alert rules.
 REFLOAT_ALERT_INTERVAL = env.seconds("REFLOAT_ALERT_INTERVAL", 1.0)
-#: Public URL of the console, for links in notifications.
-REFLOAT_PUBLIC_URL = env.text("REFLOAT_PUBLIC_URL")
+#: Public URL of the console without a slash at the end, for links in notifications.
+REFLOAT_PUBLIC_URL = env.text("REFLOAT_PUBLIC_URL").rstrip("/")
 #: URL of a dead man's switch. It gets a request every minute while alerting runs, and alerts when the requests stop.
 REFLOAT_DEADMAN_URL = env.secret("REFLOAT_DEADMAN_URL") or ""
 #: TLS to the fleet: paths of the CA, and of certificate and key for mTLS; empty means no TLS.

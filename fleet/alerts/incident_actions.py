@@ -128,7 +128,7 @@ def _payload_of_action(notification: Notification, row: Incident, console_url: s
 
     Only an evaluation can compute them.
     """
-    payload = notifications.payload_of(notification, NotificationLinks(console_url, "", row.pk))
+    payload = notifications.payload_of(notification, NotificationLinks(console_url.rstrip("/"), "", row.pk))
     newest_payload = store.read_newest_payload(row) or {}
     return payload | {
         "actions": newest_payload.get("actions", []),

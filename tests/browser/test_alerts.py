@@ -87,7 +87,7 @@ async def test_incident_is_worked_on_by_keyboard(page: Page, visit: Visit) -> No
     # The old page may show the change by its own refresh, before the new page replaces it and what was typed.
     async with page.expect_event("load"):
         await page.keyboard.press("a")
-    await expect(page.locator("#next")).to_contain_text(": the incident is acknowledged")
+    await expect(page.locator("#next")).to_contain_text("the incident is acknowledged")
     await page.keyboard.press("s")
     await expect(page.locator("#dialog [name=reason]")).to_be_focused()
     await page.keyboard.type("being mended")

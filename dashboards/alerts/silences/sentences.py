@@ -108,7 +108,7 @@ def _describe_continuation(receivers: Receivers, *, is_acknowledged: bool) -> st
         return "its notifications continue."
     first = "" if receivers.notified_count else "its first notification is sent. After that, "
     return (
-        f"{first}it notifies only if its severity increases, if it is flapping, and when it is resolved: because it "
+        f"{first}it notifies only of a higher severity than before, of flapping and of its resolution: because it "
         "is acknowledged, it does not repeat notifications, does not report more affected agents and does not escalate."
     )
 

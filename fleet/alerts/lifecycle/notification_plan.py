@@ -148,6 +148,13 @@ def _plan_short_outage(incident: Incident, evaluation_context: EvaluationContext
     return NotificationPlan(due_at, NotificationKind.SHORT_OUTAGE, reason)
 
 
+def _describe_acknowledgement(incident: Incident) -> str:
+    """Return what an acknowledged incident still notifies of, before it is resolved."""
+    notified_severity = incident.notified_severity or Severity.INFO
+    worsening = f", a severity above {notified_severity.slug}" if notified_severity < max(Severity) else ""
+    return f"the incident is acknowledged, so only its resolution{worsening} and flapping are notified"
+
+
 def _plan_while_firing(incident: Incident, rule: Rule, now: float) -> NotificationPlan:
     notified_at = incident.notified_at
     if notified_at is None:
@@ -167,7 +174,7 @@ def _plan_while_firing(incident: Incident, rule: Rule, now: float) -> Notificati
     if incident.severity > (incident.notified_severity or Severity.INFO):
         return NotificationPlan(notified_at, NotificationKind.WORSE, "the severity increased")
     if incident.acknowledged_at is not None:
-        return NotificationPlan(None, None, "the incident is acknowledged")
+        return NotificationPlan(None, None, _describe_acknowledgement(incident))
     growth_threshold = max(
         _GROWTH_FACTOR * incident.notified_affected_count, incident.notified_affected_count + _MIN_GROWTH
     )

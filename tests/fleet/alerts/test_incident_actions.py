@@ -55,6 +55,20 @@ def test_acknowledgement_is_sent_once_to_channels_that_support_it(incident: Inci
         incident_actions.add_note(incident, "ada", "  ", 14.0)
 
 
+@pytest.mark.parametrize("console_url", ["https://console.example.com", "https://console.example.com/"])
+def test_links_of_an_acknowledgement_lead_to_pages(incident: Incident, console_url: str) -> None:
+    """With one slash, however the public URL of the console ends."""
+    hook = Channel.objects.create(name="hook", kind="webhook")
+    Route.objects.get(name="Everything").channels.add(hook)
+    Delivery.objects.create(
+        channel=hook, incident=incident, key="k", kind="firing", payload={}, created_at=1.0,
+        next_attempt_at=1.0, sent_at=2.0,
+    )  # fmt: skip
+    assert incident_actions.acknowledge(incident, "ada", 10.0, console_url)
+    (delivery,) = Delivery.objects.filter(kind="acknowledged")
+    assert delivery.payload["links"]["Incident"] == f"https://console.example.com/incidents/{incident.pk}/"
+
+
 def test_acknowledgement_reaches_a_channel_that_the_route_no_longer_has(incident: Incident) -> None:
     """A critical incident that became a warning left the route of the pager, whose alert is still open."""
     pager = Channel.objects.create(name="pager", kind="pagerduty")

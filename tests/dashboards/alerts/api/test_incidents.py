@@ -44,7 +44,7 @@ def test_incidents_are_listed_by_state_and_acknowledged(client: Client, operator
     ]
     assert next_notification == {
         "at": None,
-        "reason": "the incident is acknowledged",
+        "reason": "the incident is acknowledged, so only its resolution and flapping are notified",
         "channels": [],
         "resolved_channels": [],
     }

@@ -51,9 +51,7 @@ def test_silence_of_an_acknowledged_incident_says_what_is_sent_after_it(
     assert (
         "still firing at the end, its first notification is sent. After that, it" in sentence
     ) == is_first_sent
-    assert (
-        "it notifies only if its severity increases, if it is flapping, and when it is resolved" in sentence
-    )
+    assert "it notifies only of a higher severity than before, of flapping and of its resolution" in sentence
 
 
 def test_exceptions_are_named() -> None:

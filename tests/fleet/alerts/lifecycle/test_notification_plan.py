@@ -33,7 +33,17 @@ def _evaluation(now: float, round_number: float | None = None) -> EvaluationCont
         ({"silenced_by": "upgrade"}, "silenced: upgrade"),
         (
             {"acknowledged_at": 1.0, "notified_at": 1.0, "notification_count": 1},
-            "the incident is acknowledged",
+            "the incident is acknowledged, so only its resolution and flapping are notified",
+        ),
+        (
+            {
+                "acknowledged_at": 1.0,
+                "notified_at": 1.0,
+                "notification_count": 1,
+                "severity": Severity.WARNING,
+                "notified_severity": Severity.WARNING,
+            },
+            "the incident is acknowledged, so only its resolution, a severity above warning and flapping are notified",
         ),
     ],
 )
@@ -42,7 +52,7 @@ def test_plan_contains_the_reason_why_nothing_is_sent(change: dict[str, object],
     simulation = AlertSimulation()
     simulation.run(60, stranded_facts(207))
     open_incident = simulation.incidents[PROXY.key]
-    incident = replace(open_incident, notified_severity=open_incident.severity, **change)  # type: ignore[arg-type]
+    incident = replace(open_incident, **({"notified_severity": open_incident.severity} | change))
     assert plan_notification(incident, _evaluation(simulation.now)).reason == reason
     assert find_due_notification(incident, _evaluation(simulation.now)) is None
 
