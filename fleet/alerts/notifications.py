@@ -196,7 +196,7 @@ def payload_of(notification: Notification, links: NotificationLinks) -> dict[str
             "state": incident.state.value,
             "severity": incident.severity.slug,
             "summary": headline_of(incident),
-            "rules": sorted(incident.marks),
+            "rules": list(incident.shown_rule_names),
             "affected_count": incident.affected_count,
             "peak_count": incident.peak_count,
             "agent_names": list(incident.agent_names),

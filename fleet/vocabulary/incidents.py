@@ -208,6 +208,11 @@ class Incident:
     agent_sets: tuple[str, ...] = ()
 
     @property
+    def shown_rule_names(self) -> tuple[str, ...]:
+        """Names of the rules that fired, also of those that no longer match; before that, of the rules that match."""
+        return self.fired_rule_names or tuple(sorted(self.marks))
+
+    @property
     def key(self) -> str:
         """Key of the cause."""
         return self.cause.key

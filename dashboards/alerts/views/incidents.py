@@ -238,7 +238,7 @@ def incident(request: HttpRequest, incident_id: int, cluster: str = DEFAULT_CLUS
             for entry in row.deliveries.select_related("channel").order_by("-pk")[:50]
         ],
         "prior_changes": prior_changes.find_prior_changes(cluster, row.opened_at, is_limited_user=is_limited_user),
-        "rule_names": sorted({*incident_value.marks, *incident_value.fired_rule_names}),
+        "rule_names": incident_value.shown_rule_names,
         "custom_runbook": strongest_rule.runbook,
         "can_act": can_act,
         "silences": find_active_silences_of(

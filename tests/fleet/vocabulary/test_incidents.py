@@ -1,6 +1,16 @@
 from __future__ import annotations
 
-from fleet.vocabulary.incidents import Cause, CauseKind, Incident, IncidentState, Severity, is_console_cause
+from dataclasses import replace
+
+from fleet.vocabulary.incidents import (
+    Cause,
+    CauseKind,
+    Incident,
+    IncidentState,
+    RuleMark,
+    Severity,
+    is_console_cause,
+)
 from tests.fakes.alerting import PROXY
 
 
@@ -37,3 +47,12 @@ def test_key_of_the_console_differs_from_others() -> None:
     assert is_console_cause(Cause(CauseKind.CONSOLE, "default", "Refloat monitoring").key)
     assert not is_console_cause(Cause(CauseKind.PROXY, "console/1", "console").key)
     assert not is_console_cause("")
+
+
+def test_rules_that_fired_are_named_when_they_no_longer_match() -> None:
+    """The rule that made an incident critical, after its agents recovered; not one that has not held long enough."""
+    mark = RuleMark(100.0, 100.0, 1, Severity.WARNING, 3, "3 agents stranded.")
+    incident = Incident("d", PROXY, 1, IncidentState.FIRING, 100.0, marks={"Few agents stranded": mark})
+    assert incident.shown_rule_names == ("Few agents stranded",)
+    fired = replace(incident, fired_rule_names=("Agents stranded",))
+    assert fired.shown_rule_names == ("Agents stranded",)

@@ -193,6 +193,7 @@ def test_openapi_document_lists_required_headers() -> None:
         "maintenance-windows",
         "runbooks",
         "channels",
+        "deliveries",
         "routes",
         "alert",
     )
