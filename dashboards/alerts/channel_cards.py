@@ -10,6 +10,7 @@ from typing import Any
 from django.db.models import QuerySet
 
 from dashboards.alerts.delivery_rows import HIDDEN_CHANNEL_TEXT
+from dashboards.alerts.failing_channels import describe_failing
 from dashboards.shared.owners import format_owner
 from dashboards.shared.presenters import age_ms_of, to_moment_or_none
 from fleet.alerts import setup_actions
@@ -46,6 +47,8 @@ class ChannelCard:
     usages: list[str]
     outcome: ChannelOutcome
     unsent_count: int
+    #: Since when it has been failing, and how many notifications wait; empty: its newest attempt did not fail.
+    failing_notice: str
 
 
 def make_channel_card(
@@ -57,7 +60,10 @@ def make_channel_card(
     visible_deliveries = deliveries.filter(
         cluster__in=audit_log_clusters_of(cluster, is_limited_user=is_limited_user)
     )
-    kind = CHANNEL_KINDS.get(row.kind)
+    kind, unsent_count = (
+        CHANNEL_KINDS.get(row.kind),
+        visible_deliveries.filter(sent_at=None, failed_at=None).count(),
+    )
     return ChannelCard(
         row,
         row.kind if kind is None else kind.label,
@@ -66,7 +72,8 @@ def make_channel_card(
         HIDDEN_CHANNEL_TEXT if is_hidden else setup_actions.describe_destination(row),
         describe_channel_usage(row, cluster),
         _read_outcome(deliveries, now, is_hidden=is_hidden),
-        visible_deliveries.filter(sent_at=None, failed_at=None).count(),
+        unsent_count,
+        "" if row.failing_since is None else describe_failing(row.name, row.failing_since, unsent_count, now),
     )
 
 

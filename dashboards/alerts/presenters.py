@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 import numpy as np
 import numpy.typing as npt
 
+from dashboards.alerts.failing_channels import describe_recipients
 from dashboards.alerts.trend_line import trend_points_of
 from dashboards.shared import record_reader
 from dashboards.shared.presenters import age_ms_of, to_moment_or_none
@@ -254,7 +255,8 @@ def next_notification_of(
 ) -> dict[str, Any]:
     """Return the next notification of an incident: `at`, `reason`, `channels` (names), `path` (routes).
 
-    `resolved_channels`: names of the channels that get the resolved notification although no notification is planned.
+    `resolved_channels`: names of the channels that get the resolved notification although no notification is planned;
+    `recipients`: the channels of either as text, each failing one with the time since which it fails.
     `routes`: those of the cluster; `active_silences`: result of `read_active_silences`.
     """
     incident = with_silence(row, active_silences)
@@ -267,6 +269,7 @@ def next_notification_of(
             "reason": "the incident is resolved",
             "channels": [],
             "resolved_channels": [],
+            "recipients": "",
             "path": [],
         }
     matched_routes = match_routes(routes, incident)
@@ -291,20 +294,26 @@ def next_notification_of(
     if at is not None and planned_receivers and len(planned_delays) == len(planned_receivers):
         at, delay_reason = min(planned_delays)
         reason = f"{reason}, delayed until the end of the {delay_reason}"
+    channels = _read_channels(planned_receivers) if at is not None else []
+    resolved_channels = (
+        _read_channels(store.plan_resolved_receivers(row, {}, now))
+        if at is None and incident.is_notified
+        else []
+    )
     return {
         "at": to_moment_or_none(at),
         "age_ms": age_ms_of(at, now),
         "reason": reason,
-        "channels": _read_channel_names(planned_receivers) if at is not None else [],
-        "resolved_channels": _read_channel_names(store.plan_resolved_receivers(row, {}, now))
-        if at is None and incident.is_notified
-        else [],
+        "channels": [name for name, _ in channels],
+        "resolved_channels": [name for name, _ in resolved_channels],
+        "recipients": describe_recipients([*channels, *resolved_channels], now),
         "path": [" / ".join(matched_route.path) for matched_route in matched_routes],
     }
 
 
-def _read_channel_names(channel_ids: Iterable[int]) -> list[str]:
-    return list(Channel.objects.filter(pk__in=list(channel_ids)).values_list("name", flat=True))
+def _read_channels(channel_ids: Iterable[int]) -> list[tuple[str, float | None]]:
+    """Return the names of channels, each with the time since which it has been failing."""
+    return list(Channel.objects.filter(pk__in=list(channel_ids)).values_list("name", "failing_since"))
 
 
 def find_common_attributes(table: FleetTable, indices: Indices) -> list[dict[str, Any]]:

@@ -165,6 +165,8 @@ class Outbox:
             receipt=receipt,
         ):
             return
+        failing_channels = Channel.objects.filter(pk=_channel_of(delivery).pk).exclude(failing_since=None)
+        failing_channels.update(failing_since=None)
         # Release the notifications that waited for this channel to work again.
         blocked_deliveries = select_open_deliveries().filter(
             channel=delivery.channel, delay_reason=_CHANNEL_FAILING_REASON
@@ -205,6 +207,7 @@ class Outbox:
             )
         ):
             return
+        _mark_failing(delivery, now)
         if limited_until is not None:
             channel = _channel_of(delivery)
             Channel.objects.filter(pk=channel.pk).update(rate_limited_until=limited_until)
@@ -225,6 +228,8 @@ class Outbox:
         if leased_rows.update(
             failed_at=now, leased_until=None, leased_by="", last_error=error, delay_reason="", **columns
         ):
+            if reason and delivery.kind != NotificationKind.TEST.value:
+                _mark_failing(delivery, now)
             # Without the error, which may contain an address that only the owners of the channel may see.
             sentence = f"Notification ({delivery.kind}) to {delivery.channel} failed. The delivery log shows the error."
             self._add_timeline_entry(delivery, now, sentence)
@@ -270,6 +275,11 @@ def prune(before: float) -> int:
 def _leased_row_of(delivery: Delivery) -> QuerySet[Delivery]:
     """Return the row, unless another step has leased it since."""
     return Delivery.objects.filter(pk=delivery.pk, leased_by=delivery.leased_by, attempts=delivery.attempts)
+
+
+def _mark_failing(delivery: Delivery, now: float) -> None:
+    """Record that the channel fails from now, unless it already does. A failed test delays no notification."""
+    Channel.objects.filter(pk=_channel_of(delivery).pk, failing_since=None).update(failing_since=now)
 
 
 def _channel_of(delivery: Delivery) -> Channel:

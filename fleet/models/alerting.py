@@ -166,6 +166,8 @@ class Channel(OwnedModel):
     per_minute = models.PositiveIntegerField(default=10)
     #: The receiver accepts nothing before this time.
     rate_limited_until = SecondsField(null=True, blank=True)
+    #: End of the first of the attempts that failed since the last notification was sent; None: the last one succeeded.
+    failing_since = SecondsField(null=True, blank=True)
 
     class Meta:
         default_permissions = ()

@@ -80,9 +80,10 @@ class DeliveryItem(Schema):
     attempted_at: datetime | None
     """End of the last attempt; null: there was none."""
     next_attempt_at: datetime | None
-    """Earliest time of the next attempt; null: there is none."""
+    """Earliest time of the next attempt; null: there is none, or it is due and waits for its turn."""
     delay_reason: str
-    """Why it waits: quiet hours, the rate limit, the wait that the receiver asked for; empty if it does not."""
+    """Why it waits: quiet hours, the rate limit, the wait that the receiver asked for, earlier notifications of
+    the channel; empty if it does not."""
     error: str
     """Error of the last attempt; empty: none. Hidden from users with a cluster limit for channels of the whole
     installation, since it may contain the address.
@@ -172,8 +173,8 @@ def _item_of(request: HttpRequest, row: Delivery, now: float) -> DeliveryItem:
         created_at=to_moment(row.created_at),
         attempts=row.attempts,
         attempted_at=to_moment_or_none(row.attempted_at),
-        next_attempt_at=to_moment(row.next_attempt_at) if is_open else None,
-        delay_reason=row.delay_reason,
+        next_attempt_at=log_row["at"] if is_open else None,
+        delay_reason=log_row["delay_reason"],
         error=log_row["error"],
         key=row.key,
     )

@@ -72,6 +72,8 @@ class NextNotification(Schema):
     """Names of the notification channels."""
     resolved_channels: list[str]
     """Names of the channels that get only the notification that the incident is resolved; empty unless `at` is null."""
+    recipients: str
+    """These channels in words: `Slack (failing since 12:47 UTC), Webhook`; empty without any."""
 
 
 class IncidentItem(Schema):

@@ -13,6 +13,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from dashboards.alerts import delivery_rows, incident_evidence, incident_list, prior_changes
 from dashboards.alerts import presenters as alert_presenters
+from dashboards.alerts.failing_channels import read_failing_channels
 from dashboards.alerts.incident_list import IncidentTab
 from dashboards.alerts.silences.rows import find_active_silences_of
 from dashboards.alerts.views.incident_dialogs import DIALOGS
@@ -63,7 +64,7 @@ def incidents(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
     Template `dashboards/incidents.html`: `list_tab` (IncidentTab), `tab_links` (TabLink), `column_heads` by name,
     `rows` (IncidentView), `total_count`, `list_page`, `page_count`, `previous_query`, `next_query`: of the other pages
     or empty, `pending_count`: pending incidents of the tab *Open*, `evaluated_at`, `evaluated_age_ms`: time of the
-    last evaluation of the rules.
+    last evaluation of the rules; `failing_channels` (FailingChannel).
     """
     now = record_reader.current_time()
     tab, sort = incident_list.read_tab(request.GET.get("tab", "")), request.GET.get("sort", "")
@@ -121,6 +122,7 @@ def incidents(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
         ),
         "evaluated_at": presenters.to_moment_or_none(clock.evaluated_at if clock else None),
         "evaluated_age_ms": presenters.age_ms_of(clock.evaluated_at if clock else None, now),
+        "failing_channels": read_failing_channels(cluster, now, signed_in_user_of(request)),
         "can_act": has_permission(request.user, Permission.ACT_ON_FLEET, cluster),
     }
     return render(request, "dashboards/incidents.html", context)
@@ -202,10 +204,10 @@ def incident(request: HttpRequest, incident_id: int, cluster: str = DEFAULT_CLUS
     Template `dashboards/incident.html`: `incident` (IncidentView), `next_notification`, `cause` (InstanceCard or None),
     `heartbeat_at`: time of its last heartbeat, `state_history` (InstanceStateChangeRow), `polled_at`: time of the
     newest poll, `prior_changes` (PriorChange), `affected` (AffectedAgentsPage), `evidence_choice` (EvidenceChoice
-    or None), `silences` (ActiveSilence), `dialog_path` and `denied_dialog` (of `?open=`, or empty), `agents_link`,
-    `map_links`, `events`, `deliveries`, `custom_runbook` (that of the rule, or empty), `rule_names`; `reconnect_query`:
-    of the reconnect page, or `reconnect_refusal`: why there is none; `is_fleet_data_stale`: the fleet data is too old
-    to list affected agents.
+    or None), `failing_channels` (FailingChannel), `silences` (ActiveSilence), `dialog_path` and `denied_dialog` (of
+    `?open=`, or empty), `agents_link`, `map_links`, `events`, `deliveries`, `custom_runbook` (that of the rule, or
+    empty), `rule_names`; `reconnect_query`: of the reconnect page, or `reconnect_refusal`: why there is none;
+    `is_fleet_data_stale`: the fleet data is too old to list affected agents.
     """
     row = Incident.objects.filter(cluster=cluster, pk=incident_id).first()
     if row is None:
@@ -240,6 +242,7 @@ def incident(request: HttpRequest, incident_id: int, cluster: str = DEFAULT_CLUS
         "prior_changes": prior_changes.find_prior_changes(cluster, row.opened_at, is_limited_user=is_limited_user),
         "rule_names": incident_value.shown_rule_names,
         "custom_runbook": strongest_rule.runbook,
+        "failing_channels": read_failing_channels(cluster, now, signed_in_user_of(request)),
         "can_act": can_act,
         "silences": find_active_silences_of(
             incident_value, cluster, now,

@@ -159,7 +159,7 @@ def find_channel_problems(row: Channel) -> dict[str, str]:
     """Return what is wrong with a channel, by field; values of its kind are checked by `apply_values`."""
     row.name = row.name.strip()
     problems = find_column_problems(
-        row, "channel", excluded_columns=("config", "secrets", "rate_limited_until")
+        row, "channel", excluded_columns=("config", "secrets", "rate_limited_until", "failing_since")
     )
     if not MIN_PER_MINUTE <= row.per_minute <= MAX_PER_MINUTE:
         problems["per_minute"] = (

@@ -10,7 +10,7 @@ from fleet.models.alerting import AlertRule, Channel, Route
 
 _Row = TypeVar("_Row", AlertRule, Channel, Route)
 #: Columns that the sending threads write.
-_VOLATILE_COLUMNS = frozenset({"rate_limited_until"})
+_VOLATILE_COLUMNS = frozenset({"rate_limited_until", "failing_since"})
 
 
 def version_of(row: AlertRule | Channel | Route) -> str:

@@ -227,12 +227,10 @@ def _hours_of(hours: float | None, duration: str | None) -> float:
 def _format_next_notification(notification: dict[str, Any]) -> str:
     """Return time, channels and reason of the next notification, or the reason why there is none."""
     if notification["resolved_channels"]:
-        return (
-            f"only when resolved, to {', '.join(notification['resolved_channels'])}: {notification['reason']}"
-        )
+        return f"only when resolved, to {notification['recipients']}: {notification['reason']}"
     if notification["at"] is None:
         return f"none: {notification['reason']}"
-    return f"{notification['at']} to {', '.join(notification['channels']) or 'no channel'}: {notification['reason']}"
+    return f"{notification['at']} to {notification['recipients'] or 'no channel'}: {notification['reason']}"
 
 
 def _format_note(incident: dict[str, Any]) -> str:

@@ -23,6 +23,26 @@ def test_delivery_row_has_readable_text() -> None:
 
 
 @pytest.mark.django_db
+def test_notification_behind_others_says_what_it_waits_for() -> None:
+    """A due one that was not attempted has no time of the next attempt, which would be in the past."""
+    channel = Channel(name="ops", kind="webhook")
+    row = Delivery(channel=channel, key="k", kind="firing", payload={}, created_at=0.0, next_attempt_at=50.0)
+    assert delivery_row_of(row, 40.0, is_limited_user=False)["age_ms"] == -10_000
+    due_row = delivery_row_of(row, 60.0, is_limited_user=False)
+    assert (due_row["state"], due_row["at"], due_row["delay_reason"]) == ("waiting", None, "")
+    queue_reason = "waits for earlier notifications of this channel"
+    channel.rate_limited_until = 70.0
+    assert delivery_row_of(row, 60.0, is_limited_user=False)["delay_reason"] == queue_reason
+    assert delivery_row_of(row, 80.0, is_limited_user=False)["delay_reason"] == ""
+    channel.failing_since = 45.0
+    assert delivery_row_of(row, 80.0, is_limited_user=False)["delay_reason"] == queue_reason
+    channel.enabled = False
+    assert delivery_row_of(row, 80.0, is_limited_user=False)["delay_reason"] == "the channel is disabled"
+    row.attempts, row.delay_reason = 1, "the last attempt failed"
+    assert delivery_row_of(row, 80.0, is_limited_user=False)["delay_reason"] == "the last attempt failed"
+
+
+@pytest.mark.django_db
 def test_error_of_the_installations_channel_is_hidden_from_limited_readers() -> None:
     """It may name an address; a deleted channel is named, and may have been the installation's."""
     installation_channel = Channel.objects.create(name="ops", kind="webhook")

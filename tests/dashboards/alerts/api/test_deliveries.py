@@ -82,6 +82,17 @@ def test_row_has_the_outcome(client: Client, operator: dict[str, str], log: dict
     assert sent_row["incident"] == log["sent"].incident_id
 
 
+def test_notification_behind_a_failing_channel_has_no_next_attempt(
+    client: Client, operator: dict[str, str], log: dict[str, Delivery]
+) -> None:
+    """It says what it waits for, in place of a time in the past."""
+    Delivery.objects.filter(key="waiting").update(next_attempt_at=1_000.0, delay_reason="")
+    Channel.objects.filter(name="ops").update(failing_since=1_000.0)
+    (row,) = get(client, "deliveries?state=waiting", operator).json()["deliveries"]
+    assert row["delay_reason"] == "waits for earlier notifications of this channel"
+    assert (row["state"], row["attempts"], row["next_attempt_at"]) == ("waiting", 0, None)
+
+
 def test_log_has_pages(client: Client, operator: dict[str, str], log: dict[str, Delivery]) -> None:
     """Each names the cursor of the next one."""
     keys, cursor = [], ""

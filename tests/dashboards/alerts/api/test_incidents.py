@@ -47,6 +47,7 @@ def test_incidents_are_listed_by_state_and_acknowledged(client: Client, operator
         "reason": "the incident is acknowledged, so only its resolution and flapping are notified",
         "channels": [],
         "resolved_channels": [],
+        "recipients": "",
     }
     assert post(client, "clusters/default/incidents/999/acknowledge", {}, operator).status_code == 404
 

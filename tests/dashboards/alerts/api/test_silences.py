@@ -93,6 +93,7 @@ def test_silence_counts_for_an_incident_at_once(client: Client, operator: dict[s
         "reason": "silenced: upgrade (operator)",
         "channels": [],
         "resolved_channels": [],
+        "recipients": "",
     }
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import pytest
 from django.test import Client
 
-from fleet.models.alerting import Channel, Delivery
+from fleet.models.alerting import Channel, Delivery, Route
 from fleet.models.incidents import Incident
 from tests.dashboards.conftest import MakeUser
 
@@ -51,3 +52,23 @@ def test_silenced_incident_shows_who_is_notified_of_its_end(
     page = client.get(url).content.decode()
     assert "(the incident resolves unless a rule fires again) to ops." in page
     assert "by operator: known" in page
+
+
+def test_failing_channel_is_shown_on_pages_of_incidents(config_admin: Client, incident: Incident) -> None:
+    """The incident does not promise a notification without saying that its channel fails."""
+    channel = Channel.objects.create(name="Slack", kind="slack")
+    Route.objects.get().channels.add(channel)
+    Delivery.objects.create(
+        channel=channel, cluster="default", key="k", kind="firing", payload={}, created_at=1.0, next_attempt_at=9e9,
+    )  # fmt: skip
+    channel_page = f"/alerts/channels/{channel.pk}/"
+    paths = ("/incidents/", f"/incidents/{incident.pk}/", "/alerts/channels/", channel_page)
+    for path in paths:
+        assert "failing since" not in config_admin.get(path).content.decode()
+    Channel.objects.update(failing_since=time.time())
+    notice = re.compile(r"Slack has been failing since \d\d:\d\d UTC: 1 notification is waiting\.")
+    for path in paths:
+        assert notice.search(config_admin.get(path).content.decode()), path
+    list_page, incident_page = (config_admin.get(path).content.decode() for path in paths[:2])
+    assert f'href="/alerts/channels/#channel-{channel.pk}"' in list_page
+    assert re.search(r"to Slack \(failing since \d\d:\d\d UTC\)", incident_page)

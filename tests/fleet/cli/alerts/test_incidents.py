@@ -14,6 +14,7 @@ _INCIDENT: dict[str, Any] = {
     "inhibited_by": "backend/default",
     "next_notification": {
         "at": "2026-01-02T03:04:05Z", "reason": "repeat every 4 h", "channels": ["ops"], "resolved_channels": [],
+        "recipients": "ops (failing since 12:47 UTC)",
     },
 }  # fmt: skip
 _SILENCE = {
@@ -39,13 +40,15 @@ def test_incidents_are_listed_and_acknowledged() -> None:
         )
     assert "207 agents stranded (proxy-1)" in list_output
     assert "backend/default" not in list_output
-    assert "2026-01-02T03:04:05Z to ops: repeat every 4 h" in list_output
+    assert "2026-01-02T03:04:05Z to ops (failing since 12:47 UTC): repeat every 4 h" in list_output
     assert acknowledge_output == "incident 7 acknowledged by ada: 207 agents stranded (proxy-1)\n"
 
 
 def test_notification_of_the_resolution_only_is_listed_with_its_channels() -> None:
     """An incident whose resolution is sent has a next notification, although none is planned now."""
-    notification = {"at": None, "reason": "silenced: upgrade", "channels": [], "resolved_channels": ["ops"]}
+    notification = {
+        "at": None, "reason": "silenced: upgrade", "channels": [], "resolved_channels": ["ops"], "recipients": "ops",
+    }  # fmt: skip
     muted_incident = _INCIDENT | {"next_notification": notification}
     silent_incident = _INCIDENT | {"next_notification": notification | {"resolved_channels": []}}
     with run_console() as console:
