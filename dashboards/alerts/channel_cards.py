@@ -15,7 +15,9 @@ from dashboards.shared.owners import format_owner
 from dashboards.shared.presenters import age_ms_of, to_moment_or_none
 from fleet.alerts import setup_actions
 from fleet.alerts.channels import Receipt
+from fleet.alerts.channels.kind import ChannelKind
 from fleet.alerts.channels.registry import CHANNEL_KINDS
+from fleet.alerts.setup.channels import unseal_or_empty
 from fleet.models.access import audit_log_clusters_of
 from fleet.models.alerting import Channel, Delivery
 from fleet.vocabulary.incidents import NotificationKind
@@ -39,6 +41,7 @@ class ChannelCard:
     """A channel on the page."""
 
     row: Channel
+    #: `Webhook, signed`.
     kind_label: str
     owner: str
     can_change: bool
@@ -66,7 +69,7 @@ def make_channel_card(
     )
     return ChannelCard(
         row,
-        row.kind if kind is None else kind.label,
+        row.kind if kind is None else f"{kind.label}{_describe_signature(row, kind)}",
         format_owner(row.cluster),
         row.cluster in writable_owners,
         HIDDEN_CHANNEL_TEXT if is_hidden else setup_actions.describe_destination(row),
@@ -75,6 +78,13 @@ def make_channel_card(
         unsent_count,
         "" if row.failing_since is None else describe_failing(row.name, row.failing_since, unsent_count, now),
     )
+
+
+def _describe_signature(row: Channel, kind: ChannelKind) -> str:
+    """Return whether the requests of a channel are signed; empty: its kind has no signing key."""
+    if all(field.key != "signing_key" for field in kind.fields):
+        return ""
+    return ", signed" if unseal_or_empty(row.secrets).get("signing_key") else ", unsigned"
 
 
 def _read_outcome(deliveries: QuerySet[Delivery], now: float, *, is_hidden: bool) -> ChannelOutcome:

@@ -14,9 +14,19 @@ from fleet.alerts.digest import DigestPeriod
 from fleet.alerts.setup import channels as channel_setup
 from fleet.models.alerting import Channel
 
+#: End of the labels of fields that may be empty.
+_OPTIONAL_SUFFIX = " (optional)"
+
 
 class ChannelForm(OwnedForm):
-    """Form of a notification channel of one kind. A secret that is left empty keeps its stored value."""
+    """Form of a notification channel of one kind. A secret that is left empty keeps its stored value.
+
+    No response has an entered secret. A form that is refused therefore asks for the secrets that were filled in, and
+    is refused again (`lost`, below) until they are entered: nobody notices that a password input is empty again.
+    """
+
+    #: Names of the secret inputs that were filled in when the form was refused before.
+    lost = forms.MultipleChoiceField(required=False, widget=forms.MultipleHiddenInput)
 
     digest = forms.ChoiceField(
         choices=[("", "never"), *((period.value, period.value) for period in DigestPeriod)],
@@ -53,6 +63,7 @@ class ChannelForm(OwnedForm):
         self._kind = kind
         self._stored_secrets = channel_setup.unseal_or_empty(row.secrets)
         self._previous_origin = channel_setup.origin_of(row, kind, self._stored_secrets)
+        self._secret_names = [field.input.name for field in kind.fields if field.input.is_hidden]
         for field in kind.fields:
             form_field = _create_input(field)
             form_field.initial = None if field.is_secret else row.config.get(field.key)
@@ -60,6 +71,9 @@ class ChannelForm(OwnedForm):
                 value_text = "new value" if field.input.is_hidden else "whole address"
                 form_field.widget.attrs["placeholder"] = f"Stored. Enter the {value_text} to replace it."
             self.fields[field.input.name] = form_field
+        lost_field = self.fields["lost"]
+        assert isinstance(lost_field, forms.MultipleChoiceField)
+        lost_field.choices = [(name, name) for name in self._secret_names]
         self.fields["allow_private"].disabled = not can_allow_private
         if not kind.is_read_by_people:
             # Nobody reads notifications of this kind: a digest would be an alert that never resolves.
@@ -77,12 +91,48 @@ class ChannelForm(OwnedForm):
     @property
     def advanced_fields(self) -> list[forms.BoundField]:
         """All other fields."""
-        return [self[name] for name in self.fields if name not in (*self._main_names, "name")]
+        return [self[name] for name in self.fields if name not in (*self._main_names, "name", "lost")]
 
     @property
-    def has_advanced_errors(self) -> bool:
-        """Return whether a field below *More options* has an error."""
-        return any(field.errors for field in self.advanced_fields)
+    def shows_advanced_fields(self) -> bool:
+        """Whether *More options* is open: a field below it was changed or has an error, or an error names it."""
+        if not self.is_bound:
+            return False
+        error_text = " ".join(str(message) for messages in self.errors.values() for message in messages)
+        return any(
+            field.errors or field.name in self.changed_data or str(field.label) in error_text
+            for field in self.advanced_fields
+        )
+
+    @property
+    def lost_secret_names(self) -> list[str]:
+        """The secret inputs that must be filled in again, because the form was refused."""
+        if not self.is_bound or not self.errors:
+            return []
+        return [
+            name
+            for name in self._secret_names
+            if self.data.get(name) or name in self.cleaned_data.get("lost", ())
+        ]
+
+    @override
+    def full_clean(self) -> None:
+        """Validate the form; ask for secrets again that were filled in now or when it was refused before."""
+        super().full_clean()
+        if not self.is_bound:
+            return
+        for name in self.cleaned_data.get("lost", ()):
+            if not self.data.get(name):
+                self._ask_again(name, ", or open this form anew to leave it empty")
+        if self.errors:
+            for name in self._secret_names:
+                if self.data.get(name):
+                    self._ask_again(name)
+
+    def _ask_again(self, name: str, alternative: str = "") -> None:
+        if name not in self.errors:
+            label = str(self.fields[name].label).removesuffix(_OPTIONAL_SUFFIX).lower()
+            self.add_error(name, f"Enter the {label} again{alternative}.")
 
     @override
     def clean(self) -> dict[str, Any]:
@@ -114,7 +164,7 @@ class ChannelForm(OwnedForm):
 def _create_input(field: ChannelField) -> forms.CharField:
     label, help_text = field.label or field.input.label, f"{field.help[:1].upper()}{field.help[1:]}."
     if not field.is_required and not field.is_advanced:
-        label = f"{label} (optional)"
+        label = f"{label}{_OPTIONAL_SUFFIX}"
     if not field.input.is_hidden:
         return forms.CharField(required=False, label=label, help_text=help_text)
     widget = forms.PasswordInput(attrs={"autocomplete": "new-password"})

@@ -53,13 +53,19 @@ def merge_values(
     """
     field_values = {key: text or stored_secrets.get(key, "") for key, text in entered_values.items()}
     origin = kind.origin_of(field_values)
-    if origin and origin != previous_origin:
+    is_other_origin = bool(origin) and origin != previous_origin
+    if is_other_origin:
         field_values = dict(entered_values)
         allow_private = allow_private and can_allow_private
     problems = {}
     for field in kind.fields:
         if field.is_required and not field_values[field.key]:
-            problems[field.key] = f"Enter the {(field.label or field.input.label).lower()}."
+            label = (field.label or field.input.label).lower()
+            problems[field.key] = (
+                f"The address changed: enter the {label} again."
+                if is_other_origin and field.key in stored_secrets
+                else f"Enter the {label}."
+            )
         try:
             if entered_values[field.key]:
                 field.check(entered_values[field.key])

@@ -46,6 +46,64 @@ def test_new_channel_seals_its_secret_and_never_shows_it(config_admin: Client) -
     assert unseal(channel.secrets) == {"signing_key": "s3cret-key", "url": _HOOK["url"]}
 
 
+def test_refused_form_asks_for_its_secrets_again(config_admin: Client) -> None:
+    """No page has an entered secret, and nobody notices that its input is empty again."""
+    path, form = "/alerts/channels/new/webhook/", _HOOK | {"url": "http://127.0.0.1:9/hook"}
+    page = config_admin.post(path, form).content.decode()
+    assert "Enter the signing key again." in page
+    assert "s3cret" not in page
+    lost_input = '<input type="hidden" name="lost" value="secret">'
+    assert lost_input in page
+    mended_form = _HOOK | {"lost": "secret"}
+    page = config_admin.post(path, mended_form | {"secret": ""}).content.decode()
+    assert "Enter the signing key again, or open this form anew to leave it empty." in page
+    assert lost_input in page
+    assert not Channel.objects.exists()
+    config_admin.post(path, mended_form)
+    assert unseal(Channel.objects.get().secrets)["signing_key"] == "s3cret-key"
+    # A form without a key was filled in like that.
+    unsigned_form = _HOOK | {"name": "plain", "secret": ""}
+    page = config_admin.post(path, unsigned_form | {"url": ""}).content.decode()
+    assert "again" not in page.split("data-dialog-body")[1]
+    config_admin.post(path, unsigned_form)
+    page = config_admin.get("/alerts/channels/").content.decode()
+    assert page.count("Webhook, signed") == page.count("Webhook, unsigned") == 1
+    assert (
+        "Webhook, signed"
+        in config_admin.get(f"/alerts/channels/{Channel.objects.get(name='ops').pk}/").content.decode()
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "is_open"),
+    [
+        # The error of the address names “Allow private addresses”.
+        ({"url": "http://127.0.0.1:9/hook"}, True), ({"name": "", "per_minute": "11"}, True),
+        ({"per_minute": "0"}, True), ({"name": ""}, False),
+    ],
+)  # fmt: skip
+def test_refused_form_shows_the_options_in_question(
+    config_admin: Client, values: dict[str, str], is_open: bool
+) -> None:
+    """Those that were changed, have an error, or are named by one."""
+    page = config_admin.post("/alerts/channels/new/webhook/", _HOOK | values).content.decode()
+    assert ("<details open>" in page.split("data-dialog-body")[1]) is is_open
+    assert "<details open>" not in config_admin.get("/alerts/channels/new/webhook/").content.decode()
+
+
+def test_changed_address_of_slack_asks_for_the_token_again(config_admin: Client) -> None:
+    """The stored token belongs to the previous address; *More options*, with the address, stays open."""
+    form = {
+        "name": "ops", "enabled": "on", "send_resolved": "on", "per_minute": "10", "slack_channel": "#ops",
+        "secret": "xoxb-1-2-a", "do": "save",
+    }  # fmt: skip
+    config_admin.post("/alerts/channels/new/slack/", form)
+    path = f"/alerts/channels/{Channel.objects.get().pk}/"
+    page = config_admin.post(path, form | {"secret": "", "url": "https://slack-gov.com/api"}).content.decode()
+    assert "The address changed: enter the bot token again." in page
+    assert "<details open><summary>More options" in page
+
+
 def test_unknown_kind_of_channel_is_not_found(config_admin: Client) -> None:
     """As is the form of a channel without a kind."""
     assert config_admin.get("/alerts/channels/new/pigeon/").status_code == 404
