@@ -185,7 +185,9 @@ def present_incident(
     newest round, whose agents an open incident shows; None: those of the last evaluation.
     """
     incident = with_silence(row, active_silences)
-    headline = describer.describe(incident.cause) if describer is not None and incident.is_open else None
+    if not incident.is_open:
+        describer = None
+    headline = None if describer is None else describer.describe(incident.cause)
     if headline is not None:
         incident = replace(incident, affected_count=headline.affected_count)
     cause, duration = incident.cause, incident.duration_seconds(now)
@@ -208,7 +210,7 @@ def present_incident(
         # An incident of the whole fleet has no single cause, so the recovery of its agents is not known.
         recovery_text=headline.recovery if headline is not None else _describe_recovery_of(incident, now),
         recovery_remaining=_remaining_of(incident, headline, now),
-        actions=() if headline is None else headline.actions,
+        actions=() if describer is None else describer.find_actions(incident.cause),
         preventions=() if headline is None else headline.preventions,
         trend_points=trend_points_of(incident.trend, incident.resolved_at or now if is_resolved else now),
         agents_url=f"{url_prefix}{agents_path(cause)}",

@@ -103,6 +103,24 @@ async def test_incident_is_worked_on_by_keyboard(page: Page, visit: Visit) -> No
     await expect(page.locator("#messages tbody tr")).to_have_count(4)
 
 
+async def test_actions_of_an_incident_follow_its_agents(page: Page, visit: Visit) -> None:
+    """Without a reload; the buttons and keys work after it."""
+    await visit.fill([State.STRANDED] * 4, cause=2)
+    await _open_incident(page, visit)
+    link = page.locator("#acts a", has_text="Reconnect agents of proxy-1")
+    await expect(link).to_have_count(1)
+    await page.evaluate("document.getElementById('acts').dataset.old = 'yes'")
+    await page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    await expect(page.locator("#acts[data-old]")).to_have_count(0)
+    await expect(link).to_have_count(1)
+    await page.keyboard.press("?")
+    await expect(page.locator("#keys")).to_be_visible()
+    await page.keyboard.press("Escape")
+    await page.click("#show-keys")
+    await expect(page.locator("#keys")).to_be_visible()
+    await page.keyboard.press("Escape")
+
+
 @pytest.mark.slow
 async def test_incident_has_described_charts_and_lists_its_keys(page: Page, visit: Visit) -> None:
     """Heat map and ribbons are drawn late, within the content policy, in both themes; `?` lists the keys."""

@@ -178,7 +178,6 @@ class IncidentHeadline:
     recovery: str
     #: When the last of the agents that recover automatically has recovered; None without a prediction.
     recovers_at: float | None
-    actions: tuple[HeadlineAction, ...]
     preventions: tuple[HeadlineAction, ...]
 
 
@@ -209,9 +208,12 @@ class IncidentDescriber:
             cause_summary.summary,
             recovery,
             cause_summary.recovers_at if recovery else None,
-            _actions_of(self._table, active_cause),
             select_preventions(self._table, active_cause),
         )
+
+    def find_actions(self, cause: Cause) -> tuple[HeadlineAction, ...]:
+        """Return what helps the agents of a cause; without any, what ends the failure as long as it lasts."""
+        return _actions_of(self._table, self._active_cause_by_key.get(cause.key))
 
 
 def describe_stale_fleet(header: StreamHeader, now: float) -> Headline:
@@ -310,7 +312,7 @@ def find_actions(table: FleetTable, cause_key: str) -> tuple[HeadlineAction, ...
 
 def _actions_of(table: FleetTable, cause: ActiveCause | None) -> tuple[HeadlineAction, ...]:
     worst = next((state for state in HEADLINE_STATES if cause is not None and cause.count(state)), None)
-    return () if worst is None else select_actions(table, cause, _recovery_group_of(cause, worst))
+    return select_actions(table, cause, None if worst is None else _recovery_group_of(cause, worst))
 
 
 def _compose_without_polls(as_of: float | None, now: float) -> _HeadlineParts:

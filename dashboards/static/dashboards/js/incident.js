@@ -4,7 +4,6 @@
 // Dialogs open by links: their listeners must be there before a link is clicked below.
 import "./dialogs.js";
 
-const acts = document.getElementById("acts");
 const keys = document.getElementById("keys");
 
 function typing(target) {
@@ -25,13 +24,16 @@ document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || typing(event.target) || keys.open) return;
   if (event.key === "j" || event.key === "k") walk(event.key === "j" ? 1 : -1);
   else if (event.key === "Enter" && event.target.matches("tr")) event.target.querySelector("a")?.click();
-  else acts.querySelector(`[data-key="${CSS.escape(event.key)}"]`)?.click();
+  else document.querySelector(`#acts [data-key="${CSS.escape(event.key)}"]`)?.click();
 });
 
-document.getElementById("show-keys").addEventListener("click", () => keys.showModal());
-document.getElementById("copy-link").addEventListener("click", async (event) => {
+// A refresh replaces the buttons.
+document.addEventListener("click", async ({ target }) => {
+  if (target.closest("#show-keys")) keys.showModal();
+  const copy = target.closest("#copy-link");
+  if (copy === null) return;
   await navigator.clipboard.writeText(location.href);
-  event.target.textContent = "Link copied";
+  copy.textContent = "Link copied";
 });
 
 // A link in a notification opens a dialog. Reloading the page later must not open it again.

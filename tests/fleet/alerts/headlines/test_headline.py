@@ -212,14 +212,30 @@ def test_incident_is_described_in_the_words_of_the_headline() -> None:
         HarmedAgents(5, State.STRANDED, PROXY_2),
         auth_1=UNHEALTHY,
     )
-    incident = IncidentDescriber(table, NOW).describe(cause_of_instance(table.instances[AUTH_1]))
+    cause, describer = cause_of_instance(table.instances[AUTH_1]), IncidentDescriber(table, NOW)
+    incident = describer.describe(cause)
     assert incident is not None
     assert (incident.affected_count, incident.summary, incident.recovery) == (
         60,
         "60 agents stranded since 13:45 UTC because auth-1 lost its backend.",
         "No automatic recovery.",
     )
-    assert incident.actions == find_actions(table, "auth/uuid-auth-1")
+    actions = describer.find_actions(cause)
+    assert [action.label for action in actions] == ["Reconnect agents of auth-1"]
+    assert actions == find_actions(table, "auth/uuid-auth-1")
+
+
+def test_incident_offers_the_repair_as_long_as_its_instance_fails() -> None:
+    """Also when its agents have recovered, as the headline does; none of an instance that is OK, or without data."""
+    table = table_with(proxy_1=SILENT)
+    cause = cause_of_instance(table.instances[PROXY_1])
+    actions = IncidentDescriber(table, NOW).find_actions(cause)
+    assert [action.label for action in actions] == ["Repair proxy-1"]
+    assert actions == _describe(table).actions
+    assert IncidentDescriber(table_with(), NOW).find_actions(cause) == ()
+    assert IncidentDescriber(replace(table, stale=True), NOW).find_actions(cause) == ()
+    recovered = table_with(HarmedAgents(3, State.STRANDED, PROXY_1, AUTOMATIC, recovers_at=NOW + 9))
+    assert IncidentDescriber(recovered, NOW).find_actions(cause) == ()
 
 
 def test_incident_without_agents_or_data_is_not_described() -> None:
