@@ -71,6 +71,8 @@ PRESETS = (
 )
 PRESETS_BY_SLUG = {preset.slug: preset for preset in PRESETS}
 DEFAULT_PRESET = PRESETS_BY_SLUG["standard"]
+#: For agents that need help now.
+FAST_PRESET = PRESETS_BY_SLUG["fast"]
 
 
 def find_preset(settings: CampaignSettings) -> CampaignPreset | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -34,7 +35,7 @@ from fleet.vocabulary.campaign_presets import DEFAULT_PRESET, PRESETS, PRESETS_B
 from fleet.vocabulary.campaigns import CampaignCounts, CampaignSettings, ConnectionKind
 from fleet.vocabulary.instances import InstanceKind
 
-#: `?spread=1` selects the agents that make the loads even.
+#: `?spread=1` selects the agents that make the loads even; in the form, it is the digest of these target agents.
 _SPREAD_PARAMETER = "spread"
 _FILTER_NAMES = ("q", "proxy", "auth", "agents")
 
@@ -62,6 +63,7 @@ def reconnect(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
     """
     table = record_reader.reader().table(cluster, record_reader.current_time())
     form_values = _read_form_values(request, table)
+    is_spread = _is_spread(form_values)
     problems: dict[str, str] = {}
     sentence = ""
     if is_form_submitted(request):
@@ -77,13 +79,16 @@ def reconnect(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
                 actor,
                 timezone.now(),
                 form_values.get("preset", ""),
+                is_spread=is_spread,
             )
         except ChangeRefusedError as error:
             problems = error.problems
             sentence = "" if set(problems) - {"target_agents"} else sentence_of(error)
         else:
             return redirect(f"{url_prefix_of(cluster)}/changes/{change.pk}/")
-    preset = PRESETS_BY_SLUG.get(form_values.get("preset", ""), DEFAULT_PRESET)
+    preset = PRESETS_BY_SLUG.get(form_values.get("preset", "")) or (
+        DEFAULT_PRESET if is_form_submitted(request) else campaign_plans.suggest_preset(table, form_values)
+    )
     fields = number_fields_of(preset.settings, {}, problems)
     for setting_field in fields:
         setting_field["placeholder"], setting_field["value"] = (
@@ -116,7 +121,7 @@ def reconnect(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
         or any(form_field["problem"] or form_field["value"] != "00:00" for form_field in window_fields),
         "problems": problems,
         "sentence": sentence,
-        "is_spread": bool(form_values.get(_SPREAD_PARAMETER)) and not is_form_submitted(request),
+        "is_spread": is_spread,
         "busy_reason": engine.describe_running_change(cluster),
         **_forecast_context_of(cluster, form_values),
     }
@@ -135,7 +140,21 @@ def _read_form_values(request: HttpRequest, table: FleetTable) -> dict[str, str]
         connection = ConnectionKind.AUTH if form_values.get("connection") == "auth" else ConnectionKind.TUNNEL
         indices = select_agents_to_spread(table, connection).tolist()
         form_values["agents"] = _list_names(table, [table.ids[index] for index in indices])
+        form_values["connection"] = connection.value
+        form_values[_SPREAD_PARAMETER] = _digest_targets(form_values)
     return form_values
+
+
+def _is_spread(form_values: Mapping[str, str]) -> bool:
+    """Return whether the target agents are still those that make the loads even: the form can be edited."""
+    return form_values.get(_SPREAD_PARAMETER) == _digest_targets(form_values)
+
+
+def _digest_targets(form_values: Mapping[str, str]) -> str:
+    """Return what tells the target agents of a form from others."""
+    names = sorted(set(re.split(r"[\s,;]+", form_values.get("agents", ""))) - {""})
+    filters = [form_values.get(name, "").strip() for name in ("connection", "q", "proxy", "auth")]
+    return hashlib.sha256("\n".join([*filters, *names]).encode()).hexdigest()[:16]
 
 
 def _list_names(table: FleetTable, agent_ids: Sequence[str]) -> str:

@@ -64,8 +64,8 @@ def plan_campaign(
             "connection": target_agents.connection.value,
         },
         plan={
-            "question": _question_of(target_agents.connection, forecast),
-            "action": _action_of(forecast),
+            "question": _question_of(target_agents, forecast),
+            "action": _action_of(target_agents, forecast),
             **campaign_plan_of(table, target_agents, forecast, settings),
         },
         affected_count=forecast.target_count,
@@ -109,6 +109,8 @@ def campaign_parameters_of(target_agents: TargetAgents, settings: CampaignSettin
 
 def _title_of(target_agents: TargetAgents, forecast: CampaignForecast) -> str:
     """Return the title, which names the filter, and the instance to leave unless the filter does."""
+    if target_agents.is_spread:
+        return f"Spread {format_agent_count(forecast.target_count)}{_describe_spread(target_agents)}"
     verb = (
         "Reconnect" if target_agents.connection is ConnectionKind.TUNNEL else "Move the auth connections of"
     )
@@ -118,17 +120,25 @@ def _title_of(target_agents: TargetAgents, forecast: CampaignForecast) -> str:
     return f"{verb} {format_agent_count(forecast.target_count)} {filter_text}{source_note}"[:200]
 
 
-def _action_of(forecast: CampaignForecast) -> str:
+def _action_of(target_agents: TargetAgents, forecast: CampaignForecast) -> str:
     """Return what the campaign does, for its button: with the instance to leave, if that is only one."""
     agents_text, name = format_agent_count(forecast.reconnect_count), forecast.only_instance_to_leave
+    if target_agents.is_spread:
+        return f"Spread {agents_text}"
     return f"Move {agents_text} off {name}" if name else f"Reconnect {agents_text}"
 
 
-def _question_of(connection: ConnectionKind, forecast: CampaignForecast) -> str:
+def _question_of(target_agents: TargetAgents, forecast: CampaignForecast) -> str:
     """Return the question that a person confirms."""
     skipped_note = f" ({forecast.skipped_count:,} more will be skipped)" if forecast.skipped_count else ""
-    instance_kind = "auth" if connection is ConnectionKind.AUTH else "proxy"
-    return f"{_action_of(forecast)} to another {instance_kind}{skipped_note}?"
+    instance_kind = "auth" if target_agents.connection is ConnectionKind.AUTH else "proxy"
+    where = _describe_spread(target_agents) if target_agents.is_spread else f" to another {instance_kind}"
+    return f"{_action_of(target_agents, forecast)}{where}{skipped_note}?"
+
+
+def _describe_spread(target_agents: TargetAgents) -> str:
+    instance_kinds = "auths" if target_agents.connection is ConnectionKind.AUTH else "proxies"
+    return f" evenly over the {instance_kinds}"
 
 
 def move_strategy_of(change: Change) -> MoveStrategy:

@@ -38,6 +38,8 @@ class TargetAgents:
     instances_to_leave: tuple[str, ...] = ()
     #: The connection that moves.
     connection: ConnectionKind = ConnectionKind.TUNNEL
+    #: They were selected so that their move makes the loads even (`spread.py`).
+    is_spread: bool = False
 
 
 @dataclass(frozen=True, slots=True)

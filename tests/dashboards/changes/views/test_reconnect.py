@@ -226,11 +226,40 @@ def test_form_opens_with_the_agents_that_make_the_loads_even(
     fleet = CampaignFleet({f"a{n}": {1} for n in range(20)}, proxies=2)
     reader = SimpleNamespace(table=lambda cluster, now: fleet.table(now))
     monkeypatch.setattr(record_reader, "reader", lambda: reader)
-    html = page.get("/reconnect/?connection=tunnel&spread=1").content.decode()
+    response = page.get("/reconnect/?connection=tunnel&spread=1")
+    html = response.content.decode()
     assert "numbers of tunnels of the proxies even." in html
+    assert "<h1>Spread agents</h1>" in html
     assert "<b>10</b> of 10 matching agents will reconnect." in html
     assert re.findall(r"<td>(\d+) → <b>(?:about )?(\d+)</b></td>", html) == [("20", "10"), ("0", "10")]
+    form = {name: response.context["form_values"][name] for name in ("connection", "agents", "spread")}
+    page.post("/reconnect/", form)
+    change = Change.objects.get()
+    assert change.title == "Spread 10 agents evenly over the proxies"
+    assert change.plan["question"] == "Spread 10 agents evenly over the proxies?"
+    assert change.plan["action"] == "Spread 10 agents"
+    # An edited list makes the loads even no more.
+    page.post("/reconnect/", form | {"agents": form["agents"].split()[0]})
+    page.post("/reconnect/", form | {"proxy": "p1"})
+    titles = Change.objects.order_by("pk").values_list("title", flat=True)[1:]
+    assert [title.split()[0] for title in titles] == ["Reconnect"] * len(titles)
     fleet.agents = {f"a{n}": {n % 2} for n in range(20)}
     html = page.get("/reconnect/?connection=tunnel&spread=1").content.decode()
     assert "have even loads: no campaign is needed." in html
     assert "Select target agents" in html
+
+
+def test_form_opens_with_the_fast_preset_for_affected_agents(page: Client, fake_reader: FakeReader) -> None:
+    """A preset of the query, and of the submitted form, comes first."""
+    fake_reader.states = [State.HEALTHY, State.HEALTHY, State.STRANDED, State.AT_RISK]
+    for query, preset in (
+        ("agent-2", "fast"),
+        ("agent-3", "fast"),
+        ("agent", "fast"),
+        ("agent-1", "standard"),
+    ):
+        html = page.get("/reconnect/", {"q": query}).content.decode()
+        assert re.findall(r'name="preset" value="(\w+)" checked', html) == [preset]
+    form = {"q": "agent-2", "preset": "careful"}
+    assert page.get("/reconnect/", form).context["selected_preset"] == "careful"
+    assert page.get("/reconnect/", {"q": "color:red"}).context["selected_preset"] == "standard"
