@@ -6,26 +6,28 @@ django-allauth keeps the request in the session, to repeat it after the proof. d
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from allauth.account.internal.flows.reauthentication import STATE_SESSION_KEY
 from django import template
 from django.db import DatabaseError
-from django.http import HttpRequest, QueryDict
+from django.http import HttpRequest
 from django.urls import Resolver404, ResolverMatch, resolve
 from django.utils.http import url_has_allowed_host_and_scheme
 
 from dashboards.changes.audit_text import describe_page_action
+from dashboards.shared.recent_proof import find_suspended_form
 from dashboards.shared.request_log import form_action_of
 from fleet.models.changes import Change
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.inventory import Instance
 
 register = template.Library()
+
+#: Value of `do` of the form that confirms a change.
+_CONFIRM_ACTION = "confirm"
 
 #: Pages that require proof before they are shown, by the name of their URL.
 _PAGE_TEXTS = {
@@ -66,20 +68,13 @@ def find_suspended_action(request: HttpRequest) -> SuspendedAction:
         match = resolve(path)
     except Resolver404:
         return SuspendedAction("", "/")
-    stored_request = _read_stored_request(request, path)
+    form = find_suspended_form(request, path)
     url_name = (match.url_name or "").removesuffix("-of-cluster")
-    if stored_request is None:
+    if form is None:
         return SuspendedAction(_PAGE_TEXTS.get(url_name, ""), _find_back_path(request.META, request, "/"))
-    action = form_action_of(QueryDict(stored_request["POST"]))
-    text = " ".join(filter(None, (describe_page_action(url_name, action), _describe_object(match))))
-    return SuspendedAction(text, _find_back_path(stored_request["META"], request, path))
-
-
-def _read_stored_request(request: HttpRequest, path: str) -> Mapping[str, Any] | None:
-    """Return the form that allauth repeats; None when it only leads to the page at `path`."""
-    state = request.session.get(STATE_SESSION_KEY) or {}
-    stored_request: dict[str, Any] = json.loads(state.get("request", "{}"))
-    return stored_request if stored_request.get("path") == path else None
+    action = form_action_of(form.values)
+    text = " ".join(filter(None, (describe_page_action(url_name, action), _describe_object(match, action))))
+    return SuspendedAction(text, _find_back_path(form.headers, request, path))
 
 
 def _find_back_path(headers: Mapping[str, Any], request: HttpRequest, default_path: str) -> str:
@@ -98,15 +93,19 @@ def _is_own(url: str, request: HttpRequest) -> bool:
     )
 
 
-def _describe_object(match: ResolverMatch) -> str:
-    """Return the change or the instance that a path is about; empty for others, or without the database."""
+def _describe_object(match: ResolverMatch, action: str) -> str:
+    """Return the change or the instance that a path is about; empty for others, or without the database.
+
+    A change that is confirmed is named in the words of its button, where its plan has them.
+    """
     cluster = match.kwargs.get("cluster", DEFAULT_CLUSTER)
     try:
         if change_id := match.kwargs.get("change_id"):
-            title = (
-                Change.objects.filter(cluster=cluster, pk=change_id).values_list("title", flat=True).first()
-            )
-            return "" if title is None else f"{change_id}: {title}"
+            change = Change.objects.filter(cluster=cluster, pk=change_id).only("title", "plan").first()
+            if change is None:
+                return ""
+            button_text = change.plan.get("action") if action == _CONFIRM_ACTION else ""
+            return f"{change_id}: {button_text or change.title}"
         if instance_id := match.kwargs.get("instance_id"):
             rows = Instance.objects.filter(cluster=cluster, instance_id=instance_id)
             return str(rows.values_list("name", flat=True).first() or "")

@@ -5,14 +5,19 @@ django-allauth stores the proofs. Requests with a token need none, because creat
 
 from __future__ import annotations
 
+import json
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from allauth.account.adapter import get_adapter
 from allauth.account.authentication import get_authentication_records
 from allauth.account.decorators import reauthentication_required
+from allauth.account.internal.flows.reauthentication import STATE_SESSION_KEY
 from allauth.core.exceptions import ReauthenticationRequired
 from django.conf import settings
-from django.http import HttpRequest, HttpResponseBase
+from django.http import HttpRequest, HttpResponseBase, QueryDict
 from django.shortcuts import redirect, resolve_url
 from django.utils.http import urlencode
 
@@ -36,6 +41,24 @@ def has_recent_sign_in(request: HttpRequest) -> bool:
     proofs = get_authentication_records(request, request.user)
     newest_at = max((float(proof["at"]) for proof in proofs), default=0.0)
     return 0 <= time.time() - newest_at < settings.ACCOUNT_REAUTHENTICATION_TIMEOUT
+
+
+@dataclass(frozen=True, slots=True)
+class SuspendedForm:
+    """A form that waits for proof, and is submitted again after it."""
+
+    values: QueryDict
+    #: The headers of its request, as Django names them in `META`.
+    headers: Mapping[str, Any]
+
+
+def find_suspended_form(request: HttpRequest, path: str) -> SuspendedForm | None:
+    """Return the last form of the page at `path` that needed proof; None if it was another page, or was submitted."""
+    state = request.session.get(STATE_SESSION_KEY) or {}
+    stored_request: dict[str, Any] = json.loads(state.get("request", "{}"))
+    if stored_request.get("path") != path:
+        return None
+    return SuspendedForm(QueryDict(stored_request["POST"]), stored_request["META"])
 
 
 def redirect_to_reauthentication(request: HttpRequest) -> HttpResponseBase:

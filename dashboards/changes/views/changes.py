@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from django.contrib import messages
 from django.db.models import Q
-from django.http import Http404, HttpRequest, HttpResponseBase
+from django.http import Http404, HttpRequest, HttpResponseBase, QueryDict
 from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
@@ -196,6 +196,10 @@ def _render_change(
     user = signed_in_user_of(request)
     can_act = has_permission(user, Permission(PERMISSION_OF[ChangeKind(row.kind)]), row.cluster_id)
     problems = dict(error.problems) if error else {}
+    typed_values: QueryDict = request.POST
+    if request.method != "POST" and (form := recent_proof.find_suspended_form(request, request.path)):
+        # Whoever cancels the page that asks for proof comes back to what they typed.
+        typed_values = form.values
     kind_context = presenters.context_of(row, request.GET.get("state", ""))
     context = {
         "page": "changes",
@@ -222,8 +226,8 @@ def _render_change(
         and user.pk not in (row.user_id, row.confirmed_by_id),
         "problems": problems,
         "sentence": "" if error is None or problems else sentence_of(error),
-        "reason": request.POST.get("reason", ""),
-        "confirmation": request.POST.get("confirmation", ""),
+        "reason": typed_values.get("reason", ""),
+        "confirmation": typed_values.get("confirmation", ""),
         "can_undo": can_act and kind_of(row).can_undo(row),
         "undo_note": _describe_missing_undo(row),
         "needs_operator": PERMISSION_OF[ChangeKind(row.kind)] == Permission.ACT_ON_FLEET,

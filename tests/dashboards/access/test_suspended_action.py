@@ -47,6 +47,40 @@ def test_confirmation_of_a_change(operator: Client) -> None:
     html = operator.post(location, {"password": "wrong", "next": path}).content.decode()
     assert "confirm change" in html
     assert f'id="cancel" href="{path}"' in html
+    # In the row of the button.
+    assert re.search(
+        r'class="panel-actions">((?!</div>).)*>\s*Confirm\s*</button>((?!</div>).)*id="cancel"',
+        html,
+        re.DOTALL,
+    )
+
+
+def test_confirmation_has_the_words_of_the_button(operator: Client) -> None:
+    """Where the plan has them; other actions name the change by its title."""
+    change = Change.objects.create(
+        cluster_id="default", kind="reconnect", title="Reconnect 2 agents from a list, off proxy-1",
+        plan={"action": "Move 2 agents off proxy-1"}, actor_name="a", actor_kind="person",
+    )  # fmt: skip
+    location = operator.post(f"/changes/{change.pk}/", {"do": "confirm", "reason": "full"}).headers[
+        "Location"
+    ]
+    assert _read_page(operator, location)[0] == f"confirm change {change.pk}: Move 2 agents off proxy-1"
+
+
+def test_cancel_keeps_what_was_typed(operator: Client) -> None:
+    """The page of the change has the reason again; that of another change has none."""
+    changes = [
+        Change.objects.create(
+            cluster_id="default", kind="retire", title=title, actor_name="a", actor_kind="person"
+        )
+        for title in ("Retire 2 agents", "Retire 3 agents")
+    ]
+    path, other_path = (f"/changes/{change.pk}/" for change in changes)
+    assert operator.get(path).context["reason"] == ""
+    location = operator.post(path, {"do": "confirm", "reason": "it is full"}).headers["Location"]
+    _, back_path = _read_page(operator, location)
+    assert "it is full</textarea>" in operator.get(back_path).content.decode()
+    assert operator.get(other_path).context["reason"] == ""
 
 
 def test_cancel_leads_to_the_page_that_sent_the_form(operator: Client) -> None:
