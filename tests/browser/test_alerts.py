@@ -235,6 +235,15 @@ async def test_resolved_incident_shows_its_evidence_and_nothing_red(page: Page, 
     await expect(map_link).to_have_attribute(
         "href", re.compile(r"/map/\?at=20\d\d-[0-9T:.-]+Z&q=cause:backend$")
     )
+    usual = page.viewport_size
+    assert usual is not None
+    await page.set_viewport_size({"width": 360, "height": 780})
+    await expect(page.locator("#agents tbody tr:visible")).to_have_count(10)
+    await page.click("#agents >> text=Show all 20 agents of this page")
+    await expect(page.locator("#agents tbody tr:visible")).to_have_count(20)
+    await page.click("#agents >> text=Previous page")
+    await expect(page.locator("#agents tbody tr:visible")).to_have_count(50)
+    await page.set_viewport_size(usual)
     async with page.expect_download() as download:
         await page.click("text=Download CSV")
     assert (await download.value).suggested_filename.startswith("incident-")

@@ -207,7 +207,8 @@ def incident(request: HttpRequest, incident_id: int, cluster: str = DEFAULT_CLUS
     or None), `failing_channels` (FailingChannel), `silences` (ActiveSilence), `dialog_path` and `denied_dialog` (of
     `?open=`, or empty), `agents_link`, `map_links`, `events`, `deliveries`, `custom_runbook` (that of the rule, or
     empty), `rule_names`; `reconnect_query`: of the reconnect page, or `reconnect_refusal`: why there is none;
-    `is_fleet_data_stale`: the fleet data is too old to list affected agents.
+    `is_fleet_data_stale`: the fleet data is too old to list affected agents; `shows_all_agents`
+    (`?all=1`): of the peak, also in a narrow window.
     """
     row = Incident.objects.filter(cluster=cluster, pk=incident_id).first()
     if row is None:
@@ -348,6 +349,8 @@ def _fleet_context_of(
     context = {
         "affected": affected,
         "evidence_choice": evidence_choice,
+        # A narrow window shows the first ten of a page.
+        "shows_all_agents": request.GET.get("all") == "1",
         "agents_link": incident_evidence.agents_link_of(
             incident_value, incident_value.affected_count, copy_mark, url_prefix_of(cluster)
         ),
