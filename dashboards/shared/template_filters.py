@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 from django import template
 from django.db import DatabaseError
@@ -17,6 +18,7 @@ register = template.Library()
 _TENTHS_UNTIL = 9.95
 #: Limits in seconds, each with the seconds and the name of the unit below it.
 _AGE_UNITS = ((119.5, 1, "s"), (7170, 60, "min"), (169_200, 3600, "h"), (math.inf, 86_400, "d"))
+_SPACE_BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:%|(?:ms|s|min|h|d)\b))")
 #: A time less than this in the future is a time of just now: the clocks of two processes differ.
 _CLOCKS_DIFFER_MS = 2000
 
@@ -37,6 +39,12 @@ def age(age_ms: float | None) -> str:
         return f"{seconds:.1f} s"
     divisor, unit = next((divisor, unit) for limit, divisor, unit in _AGE_UNITS if seconds < limit)
     return f"{math.floor(seconds / divisor + 0.5)} {unit}"
+
+
+@register.filter
+def unbroken(text: str) -> str:
+    """Return a text whose lines do not break between a number and its unit."""
+    return _SPACE_BEFORE_UNIT.sub("\N{NO-BREAK SPACE}", text)
 
 
 @register.filter

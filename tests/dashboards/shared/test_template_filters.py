@@ -9,6 +9,7 @@ from django.contrib.auth.models import User
 from django.db import DatabaseError
 from django.template import Context, Template, engines
 
+from dashboards.shared import template_filters
 from fleet import first_run
 
 
@@ -97,3 +98,13 @@ def test_installation_without_users_is_new(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(first_run, "needs_administrator", fail)
     assert _render() == ""
+
+
+def test_lines_do_not_break_between_number_and_unit() -> None:
+    """Other spaces stay."""
+    text = template_filters.unbroken(
+        "Aborts if more than 10 % of 5 agents fail in 33 s or 2 min 5 ms, 4 h, 3 steps."
+    )
+    assert text == (
+        "Aborts if more than 10\xa0% of 5 agents fail in 33\xa0s or 2\xa0min 5\xa0ms, 4\xa0h, 3 steps."
+    )

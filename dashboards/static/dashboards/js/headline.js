@@ -16,6 +16,9 @@ const OUTDATED = {
   pollers: "Out of date, because polling has stopped. Last known:",
 };
 
+/** A line does not break between a number and its unit; as the filter `unbroken` of the server. */
+const SPACE_BEFORE_UNIT = /(?<=\d) (?=(?:s|min|h)\b)/g;
+
 /** A shorter remaining time is not named. */
 const MIN_NAMED_S = 10;
 
@@ -117,7 +120,7 @@ export function showHeadline(live, { paintCounts, paused = () => false }) {
     if (live.headline === null) return;
     if (live.headline !== timed) [timed, roundEndedAt] = [live.headline, live.concludedAt ?? performance.now()];
     // A moment of a replay stands still.
-    const left = isOutdated ? "" : describeRemaining(timed, live.isSuspended ? 0 : performance.now() - roundEndedAt);
+    const left = isOutdated ? "" : describeRemaining(timed, live.isSuspended ? 0 : performance.now() - roundEndedAt).replace(SPACE_BEFORE_UNIT, "\u00a0");
     if (remaining.textContent !== left) remaining.textContent = left;
     paintMore(more, live.headline);
     box.dataset.asOf = live.headline.as_of ?? "";
