@@ -183,8 +183,21 @@ _LINES = """() => {
 }"""
 
 
+#: Height of what is cut of the text before the campaign, px.
+_HIDDEN_HEIGHT = """line => {
+  const range = document.createRange();
+  range.setStart(line.firstChild, 0);
+  range.setEnd(line.firstChild, line.textContent.indexOf("Campaign"));
+  return range.getBoundingClientRect().bottom - line.getBoundingClientRect().bottom;
+}"""
+
+#: Left edges of the text, the notes and the actions, px.
+_LEFT_EDGES = """() => ["#headline-text", ".headline-notes > :not([hidden]):not(:empty)", ".headline-actions > *"]
+  .map((part) => Math.round(document.querySelector(part).getBoundingClientRect().left))"""
+
+
 @pytest.mark.parametrize(
-    ("size", "line_count"), [({"width": 1400, "height": 900}, 2), ({"width": 360, "height": 760}, 3)]
+    ("size", "line_count"), [({"width": 1400, "height": 900}, 2), ({"width": 360, "height": 760}, 5)]
 )
 @pytest.mark.parametrize("path", ["/", "/map/"])
 async def test_headline_stays_short_while_several_things_fail(
@@ -204,6 +217,9 @@ async def test_headline_stays_short_while_several_things_fail(
     await expect(text).to_have_attribute("title", re.compile("Also: .*proxy-2"))
     await expect(text).not_to_contain_text("Also: ")
     assert await page.evaluate(_LINES) <= line_count
+    # Nothing of the first cause and the recovery is cut.
+    assert await text.evaluate(_HIDDEN_HEIGHT) <= 1
+    assert len(set(await page.evaluate(_LEFT_EDGES))) == 1
     assert await page.evaluate("document.documentElement.scrollWidth") <= size["width"]
 
 
