@@ -41,8 +41,8 @@ def describe_failing(name: str, failing_since: float, unsent_count: int, now: fl
     clause = f"{name} has been failing since {_format_since(failing_since, now)}"
     if not unsent_count:
         return f"{clause}."
-    waiting = "1 notification is" if unsent_count == 1 else f"{unsent_count} notifications are"
-    return f"{clause}: {waiting} waiting."
+    notifications = "1 notification is" if unsent_count == 1 else f"{unsent_count} notifications are"
+    return f"{clause}: {notifications} waiting."
 
 
 def describe_recipients(channels: Iterable[tuple[str, float | None]], now: float) -> str:

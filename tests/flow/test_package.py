@@ -54,12 +54,15 @@ def environment(
 
 
 def _environment_of(environment: Path, home: Path) -> dict[str, str]:
-    kept = {
+    environment_variables = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith(("REFLOAT", "PYTHON", "DJANGO"))
     }
-    return kept | {"XDG_DATA_HOME": str(home), "PATH": f"{environment}{os.pathsep}{os.environ['PATH']}"}
+    return environment_variables | {
+        "XDG_DATA_HOME": str(home),
+        "PATH": f"{environment}{os.pathsep}{os.environ['PATH']}",
+    }
 
 
 @contextmanager

@@ -22,11 +22,11 @@ class ChannelForm(OwnedForm):
     """Form of a notification channel of one kind. A secret that is left empty keeps its stored value.
 
     No response has an entered secret. A form that is refused therefore asks for the secrets that were filled in, and
-    is refused again (`lost`, below) until they are entered: nobody notices that a password input is empty again.
+    is refused again (`refused_secrets`, below) until they are entered: nobody notices that an input is empty again.
     """
 
     #: Names of the secret inputs that were filled in when the form was refused before.
-    lost = forms.MultipleChoiceField(required=False, widget=forms.MultipleHiddenInput)
+    refused_secrets = forms.MultipleChoiceField(required=False, widget=forms.MultipleHiddenInput)
 
     digest = forms.ChoiceField(
         choices=[("", "never"), *((period.value, period.value) for period in DigestPeriod)],
@@ -71,9 +71,9 @@ class ChannelForm(OwnedForm):
                 value_text = "new value" if field.input.is_hidden else "whole address"
                 form_field.widget.attrs["placeholder"] = f"Stored. Enter the {value_text} to replace it."
             self.fields[field.input.name] = form_field
-        lost_field = self.fields["lost"]
-        assert isinstance(lost_field, forms.MultipleChoiceField)
-        lost_field.choices = [(name, name) for name in self._secret_names]
+        refused_field = self.fields["refused_secrets"]
+        assert isinstance(refused_field, forms.MultipleChoiceField)
+        refused_field.choices = [(name, name) for name in self._secret_names]
         self.fields["allow_private"].disabled = not can_allow_private
         if not kind.is_read_by_people:
             # Nobody reads notifications of this kind: a digest would be an alert that never resolves.
@@ -91,7 +91,9 @@ class ChannelForm(OwnedForm):
     @property
     def advanced_fields(self) -> list[forms.BoundField]:
         """All other fields."""
-        return [self[name] for name in self.fields if name not in (*self._main_names, "name", "lost")]
+        return [
+            self[name] for name in self.fields if name not in (*self._main_names, "name", "refused_secrets")
+        ]
 
     @property
     def shows_advanced_fields(self) -> bool:
@@ -105,14 +107,14 @@ class ChannelForm(OwnedForm):
         )
 
     @property
-    def lost_secret_names(self) -> list[str]:
+    def refused_secret_names(self) -> list[str]:
         """The secret inputs that must be filled in again, because the form was refused."""
         if not self.is_bound or not self.errors:
             return []
         return [
             name
             for name in self._secret_names
-            if self.data.get(name) or name in self.cleaned_data.get("lost", ())
+            if self.data.get(name) or name in self.cleaned_data.get("refused_secrets", ())
         ]
 
     @override
@@ -121,7 +123,7 @@ class ChannelForm(OwnedForm):
         super().full_clean()
         if not self.is_bound:
             return
-        for name in self.cleaned_data.get("lost", ()):
+        for name in self.cleaned_data.get("refused_secrets", ()):
             if not self.data.get(name):
                 self._ask_again(name, ", or open this form anew to leave it empty")
         if self.errors:

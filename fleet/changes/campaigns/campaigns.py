@@ -132,8 +132,10 @@ def _question_of(target_agents: TargetAgents, forecast: CampaignForecast) -> str
     """Return the question that a person confirms."""
     skipped_note = f" ({forecast.skipped_count:,} more will be skipped)" if forecast.skipped_count else ""
     instance_kind = "auth" if target_agents.connection is ConnectionKind.AUTH else "proxy"
-    where = _describe_spread(target_agents) if target_agents.is_spread else f" to another {instance_kind}"
-    return f"{_action_of(target_agents, forecast)}{where}{skipped_note}?"
+    destination = (
+        _describe_spread(target_agents) if target_agents.is_spread else f" to another {instance_kind}"
+    )
+    return f"{_action_of(target_agents, forecast)}{destination}{skipped_note}?"
 
 
 def _describe_spread(target_agents: TargetAgents) -> str:

@@ -52,12 +52,12 @@ def test_refused_form_asks_for_its_secrets_again(config_admin: Client) -> None:
     page = config_admin.post(path, form).content.decode()
     assert "Enter the signing key again." in page
     assert "s3cret" not in page
-    lost_input = '<input type="hidden" name="lost" value="secret">'
-    assert lost_input in page
-    mended_form = _HOOK | {"lost": "secret"}
+    refused_input = '<input type="hidden" name="refused_secrets" value="secret">'
+    assert refused_input in page
+    mended_form = _HOOK | {"refused_secrets": "secret"}
     page = config_admin.post(path, mended_form | {"secret": ""}).content.decode()
     assert "Enter the signing key again, or open this form anew to leave it empty." in page
-    assert lost_input in page
+    assert refused_input in page
     assert not Channel.objects.exists()
     config_admin.post(path, mended_form)
     assert unseal(Channel.objects.get().secrets)["signing_key"] == "s3cret-key"

@@ -234,8 +234,8 @@ def test_incident_offers_the_repair_as_long_as_its_instance_fails() -> None:
     assert actions == _describe(table).actions
     assert IncidentDescriber(table_with(), NOW).find_actions(cause) == ()
     assert IncidentDescriber(replace(table, stale=True), NOW).find_actions(cause) == ()
-    recovered = table_with(HarmedAgents(3, State.STRANDED, PROXY_1, AUTOMATIC, recovers_at=NOW + 9))
-    assert IncidentDescriber(recovered, NOW).find_actions(cause) == ()
+    later_table = table_with(HarmedAgents(3, State.STRANDED, PROXY_1, AUTOMATIC, recovers_at=NOW + 9))
+    assert IncidentDescriber(later_table, NOW).find_actions(cause) == ()
 
 
 def test_incident_without_agents_or_data_is_not_described() -> None:

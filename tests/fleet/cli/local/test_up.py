@@ -16,8 +16,8 @@ from fleet.cli.local import up
     [
         (ParameterSource.DEFAULT, "default", ""),
         (ParameterSource.ENVIRONMENT, "default", ""),
-        (ParameterSource.COMMANDLINE, "default", " --home '/tmp/my fleet'"),
-        (ParameterSource.COMMANDLINE, "eu", " --home '/tmp/my fleet' --cluster eu"),
+        (ParameterSource.COMMANDLINE, "default", " --home '/srv/my fleet'"),
+        (ParameterSource.COMMANDLINE, "eu", " --home '/srv/my fleet' --cluster eu"),
     ],
 )
 def test_hints_find_the_fleet(source: ParameterSource, cluster: str, flags: str) -> None:
@@ -25,4 +25,4 @@ def test_hints_find_the_fleet(source: ParameterSource, cluster: str, flags: str)
     with click.Context(click.Command("up")) as context:
         context.set_parameter_source("home", source)
 
-        assert up._find_place_flags(Path("/tmp/my fleet"), cluster) == flags
+        assert up._find_place_flags(Path("/srv/my fleet"), cluster) == flags
