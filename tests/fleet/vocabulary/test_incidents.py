@@ -54,5 +54,5 @@ def test_rules_that_fired_are_named_when_they_no_longer_match() -> None:
     mark = RuleMark(100.0, 100.0, 1, Severity.WARNING, 3, "3 agents stranded.")
     incident = Incident("d", PROXY, 1, IncidentState.FIRING, 100.0, marks={"Few agents stranded": mark})
     assert incident.shown_rule_names == ("Few agents stranded",)
-    fired = replace(incident, fired_rule_names=("Agents stranded",))
-    assert fired.shown_rule_names == ("Agents stranded",)
+    later_incident = replace(incident, fired_rule_names=("Agents stranded",))
+    assert later_incident.shown_rule_names == ("Agents stranded",)
