@@ -31,10 +31,16 @@ def list_unknown_migrations() -> list[str]:
 
 
 def list_unapplied_migrations() -> list[str]:
-    """Return the migrations of this program that the connected database lacks, in order."""
+    """Return the migrations of this program that the connected database lacks, in order; those of a gap, too."""
     executor = MigrationExecutor(connection)
-    plan = executor.migration_plan(executor.loader.graph.leaf_nodes())
-    return [f"{migration.app_label}.{migration.name}" for migration, _is_backwards in plan]
+    # Of the whole graph: a plan for the database itself would end at the newest migration that it has.
+    plan = executor.migration_plan(executor.loader.graph.leaf_nodes(), clean_start=True)
+    applied_keys = executor.loader.applied_migrations.keys()
+    return [
+        f"{migration.app_label}.{migration.name}"
+        for migration, _is_backwards in plan
+        if (migration.app_label, migration.name) not in applied_keys
+    ]
 
 
 def migrate_to(migrations: Iterable[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -18,9 +18,12 @@ from django.db import (
     connection,
     connections,
 )
-from django.db.migrations.executor import MigrationExecutor
 
-from fleet.management.backups.migration_state import list_unknown_migrations
+from fleet.management.backups.migration_state import (
+    list_applied_migrations,
+    list_unapplied_migrations,
+    list_unknown_migrations,
+)
 from fleet.management.database_errors import describe_database_error
 from fleet.management.doctor import CHECK_TIMEOUT_SECONDS
 from fleet.management.doctor.findings import CheckFinding, error, format_count, ok, skip
@@ -199,12 +202,9 @@ def _check_sqlite_integrity() -> CheckFinding:
 
 
 def _read_migrations() -> MigrationFacts:
-    loader = (executor := MigrationExecutor(connection)).loader
-    plan = executor.migration_plan(loader.graph.leaf_nodes())
-    applied: Collection[tuple[str, str]] = loader.applied_migrations.keys()
     return MigrationFacts(
-        applied_count=len(applied),
-        unapplied=[f"{migration.app_label}.{migration.name}" for migration, _is_backwards in plan],
+        applied_count=len(list_applied_migrations()),
+        unapplied=list_unapplied_migrations(),
         unknown=list_unknown_migrations(),
     )
 
