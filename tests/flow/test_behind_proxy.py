@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import io
 import re
 from collections.abc import Iterator
 
 import aiohttp
 import pytest
+from django.core.management import call_command
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
-from tests.flow.web import PASSWORD, USERNAME, Console, web_console
+from tests.flow.web import PASSWORD, USERNAME, Console, database, web_console
 
 pytestmark = pytest.mark.slow
 
@@ -53,9 +56,20 @@ async def test_probes_are_answered_without_tls(console: Console, path: str) -> N
         assert answer.status == 200
 
 
+def _create_token(console: Console) -> str:
+    """Return a token for the metrics."""
+    output = io.StringIO()
+    with database(console.home):
+        call_command(
+            "token", "create", USERNAME, "--name", "prometheus", "--scope", "view_metrics", stdout=output
+        )
+    return output.getvalue().strip()
+
+
 async def test_prometheus_scrapes_without_tls(console: Console) -> None:
     """Each process by itself, as in Kubernetes; a redirect would lead to any of them."""
-    headers = {"Authorization": f"Bearer {console.token}"}
+    token = await asyncio.to_thread(_create_token, console)
+    headers = {"Authorization": f"Bearer {token}"}
     async with (
         aiohttp.ClientSession(console.url) as http,
         http.get("/metrics", headers=headers, allow_redirects=False) as response,
