@@ -43,7 +43,9 @@ HEADLINE_FIELDS_NOT_KEPT = {
     "causes",
     "changes",
     "incidents",
+    "lead",
     "links",
+    "more_count",
     "preventions",
     "text",
 }
