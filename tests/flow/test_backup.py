@@ -271,7 +271,7 @@ def two_databases() -> Iterator[tuple[str, str]]:
 
 @pytest.mark.slow
 def test_postgresql(tmp_path: Path, two_databases: tuple[str, str]) -> None:
-    """Into an empty database, and with --force over a used one, whose tables are kept in a schema."""
+    """Into an empty database; with --force also over a database with tables, which are then kept in a schema."""
     first, second = (
         Installation(tmp_path / name / "home", {"DATABASE_URL": url})
         for name, url in zip(("first", "second"), two_databases, strict=True)

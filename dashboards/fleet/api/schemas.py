@@ -91,7 +91,7 @@ class HeadlineItem(Schema):
     lead: str
     """The text without the causes that follow the first one, as pages show it."""
     more_count: int
-    """Number of causes that follow the first one: incidents have more about them."""
+    """Number of causes after the first one; the list of incidents shows them."""
     tab_title: str
     """Symbol and number for titles: `✖67`; empty if nothing is wrong."""
     summary: str

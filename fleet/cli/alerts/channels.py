@@ -280,7 +280,7 @@ def deliveries(
     limit: int,
     cursor: str | None,
 ) -> Any:
-    """List notifications in the delivery log, newest first: to whom, when, and how it ended.
+    """List notifications in the delivery log, newest first: with channel, time and outcome.
 
     \b
     refloat channels deliveries --state failed

@@ -163,7 +163,7 @@ def load_tables(
 def swap_schemas(restored_schema: str, kept_schema: str) -> None:
     """Move the tables of the current schema to a new schema, and the restored ones here, in one transaction.
 
-    Without tables here, no schema is created. Raises DatabaseError; then nothing has changed.
+    If the current schema has no tables, no schema is created. Raises DatabaseError, which leaves both unchanged.
     """
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SELECT set_config('lock_timeout', %s, true)", [str(_LOCK_TIMEOUT_MS)])

@@ -112,7 +112,7 @@ def test_pages_that_ask_before_they_are_shown(operator: Client, next_path: str, 
 
 
 def test_request_of_another_page_is_not_named(operator: Client) -> None:
-    """The session keeps the last one: a link to the page that asks for proof may be about something else."""
+    """A session stores one action: a later link to the page that asks for the password is about another."""
     operator.post("/tokens/", {"name": "ci"})
     text, _ = _read_page(operator, "/accounts/reauthenticate/?next=/alerts/import/")
     assert text == "import an alerting configuration"
