@@ -21,7 +21,7 @@ class FailingChannel:
     """An enabled channel whose newest attempt failed."""
 
     number: int
-    #: `Slack has been failing since 12:47 UTC: 17 notifications are waiting.`
+    #: `Channel Slack has been failing since 12:47 UTC: 17 notifications are waiting.`
     notice: str
 
 
@@ -38,7 +38,7 @@ def read_failing_channels(cluster: str, now: float, user: User) -> list[FailingC
 
 def describe_failing(name: str, failing_since: float, unsent_count: int, now: float) -> str:
     """Return since when a channel has been failing, and how many notifications wait for it. Pure."""
-    clause = f"{name} has been failing since {_format_since(failing_since, now)}"
+    clause = f"Channel {name} has been failing since {_format_since(failing_since, now)}"
     if not unsent_count:
         return f"{clause}."
     notifications = "1 notification is" if unsent_count == 1 else f"{unsent_count} notifications are"

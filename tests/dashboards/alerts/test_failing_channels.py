@@ -24,11 +24,11 @@ def test_notice_has_the_time_and_the_number_of_waiting_notifications() -> None:
     """A time of another day has its date."""
     later = _FAILED_AT + 600
     assert describe_failing("Slack", _FAILED_AT, 17, later) == (
-        "Slack has been failing since 12:47 UTC: 17 notifications are waiting."
+        "Channel Slack has been failing since 12:47 UTC: 17 notifications are waiting."
     )
     assert describe_failing("Slack", _FAILED_AT, 1, later).endswith(": 1 notification is waiting.")
     assert describe_failing("Slack", _FAILED_AT, 0, later + 86_400) == (
-        "Slack has been failing since 2026-11-28 12:47 UTC."
+        "Channel Slack has been failing since 2026-11-28 12:47 UTC."
     )
 
 
@@ -108,5 +108,5 @@ def test_notices_are_about_enabled_channels_of_the_cluster() -> None:
     assert scenario.outbox.send_next()
     (failing_channel,) = read_failing_channels("default", scenario.now, user)
     assert failing_channel.number == scenario.channel.pk
-    assert failing_channel.notice.startswith("Slack has been failing since ")
+    assert failing_channel.notice.startswith("Channel Slack has been failing since ")
     assert failing_channel.notice.endswith(": 2 notifications are waiting.")

@@ -66,7 +66,7 @@ def test_failing_channel_is_shown_on_pages_of_incidents(config_admin: Client, in
     for path in paths:
         assert "failing since" not in config_admin.get(path).content.decode()
     Channel.objects.update(failing_since=time.time())
-    notice = re.compile(r"Slack has been failing since \d\d:\d\d UTC: 1 notification is waiting\.")
+    notice = re.compile(r"Channel Slack has been failing since \d\d:\d\d UTC: 1 notification is waiting\.")
     for path in paths:
         assert notice.search(config_admin.get(path).content.decode()), path
     list_page, incident_page = (config_admin.get(path).content.decode() for path in paths[:2])
