@@ -10,8 +10,28 @@ from django.db import models
 from django.utils import timezone
 from typing_extensions import override
 
+from fleet.vocabulary.enum_types import LabelledEnum
+
 #: Cluster of URLs without a cluster id.
 DEFAULT_CLUSTER = "default"
+
+
+class AddressKind(LabelledEnum):
+    """How the addresses of the first auths are found; `Cluster.auths` has the entries."""
+
+    STATIC = "static", "Addresses"
+    DNS = "dns", "DNS name with several addresses (A, AAAA)"
+    SRV = "srv", "DNS SRV record"
+    FILE_SD = "file_sd", "Prometheus file_sd file"
+
+
+class TLSSource(LabelledEnum):
+    """Where the CA, the certificate and the key for a cluster come from."""
+
+    SETTINGS = "settings", "The settings of this console (REFLOAT_TLS_…)"
+    NONE = "none", "No TLS"
+    FILES = "files", "Files on the machines of the workers"
+    UPLOADED = "uploaded", "Uploaded files, encrypted in the database"
 
 
 class Cluster(models.Model):
@@ -22,8 +42,27 @@ class Cluster(models.Model):
         primary_key=True, max_length=64, validators=[RegexValidator(r"^[a-z0-9][a-z0-9-]*$")], editable=False
     )
     name = models.CharField(max_length=100)
-    #: Addresses (host:port) of the first auths; Refloat finds the others from these.
+    #: Kind of the source of its evidence; `refloat` is the wire of Refloat's own instances.
+    source = models.CharField(max_length=32, default="refloat", db_default="refloat")
+    #: AddressKind of `auths`.
+    address_kind = models.CharField(
+        max_length=16, default=AddressKind.STATIC.value, db_default=AddressKind.STATIC.value
+    )
+    #: Where the first auths are, from which Refloat finds the others: host:port, the name of an SRV record, or the path
+    #: of a file, by `address_kind`.
     auths = models.JSONField(default=list)
+    #: TLSSource of the next three.
+    tls_source = models.CharField(
+        max_length=16, default=TLSSource.SETTINGS.value, db_default=TLSSource.SETTINGS.value
+    )
+    #: Paths by `authority`, `certificate` and `key`.
+    tls_files = models.JSONField(default=dict, blank=True, db_default={})
+    #: Uploaded PEM by the same names, sealed by `fleet.models.sealed_secrets`. Never returned.
+    tls_secrets = models.TextField(blank=True, default="", db_default="")
+    #: Expected name in the certificates of its instances; empty: by role.
+    tls_server_name = models.CharField(max_length=253, blank=True, default="", db_default="")
+    #: Not polled, and without incidents, until it is resumed.
+    is_paused = models.BooleanField(default=False, db_default=False)
     #: Dangerous actions require typing the name of the cluster.
     production = models.BooleanField(default=False)
     #: Changes require the approval of a second person.
