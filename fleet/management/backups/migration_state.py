@@ -9,6 +9,18 @@ from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.loader import MigrationLoader
 
 
+def open_unsquashed_executor() -> MigrationExecutor:
+    """Return an executor that knows every migration and none that replaces several, whatever is applied."""
+    executor = MigrationExecutor(connection)
+    loader = executor.loader
+    loader.replace_migrations = False  # type: ignore[attr-defined] # missing in django-stubs
+    loader.build_graph()
+    for key, migration in loader.replacements.items():
+        loader.graph.remove_replacement_node(key, migration.replaces)
+        loader.applied_migrations.pop(key, None)
+    return executor
+
+
 def list_known_migrations() -> frozenset[str]:
     """Return the migrations that this program has, such as `fleet.0001_initial`."""
     return frozenset(f"{app}.{name}" for app, name in MigrationLoader(None).disk_migrations)
@@ -45,7 +57,8 @@ def list_unapplied_migrations() -> list[str]:
 
 def migrate_to(migrations: Iterable[str]) -> None:
     """Apply exactly these migrations to an empty connected database. Raises DatabaseError."""
-    executor = MigrationExecutor(connection)
+    # An archive may end in the middle of what one migration replaces.
+    executor = open_unsquashed_executor()
     names = frozenset(migrations)
     keys = {key for key in executor.loader.graph.nodes if ".".join(key) in names}
     # The newest ones of each app; Django applies those that they depend on.

@@ -7,8 +7,8 @@ from importlib import import_module
 
 import pytest
 from django.db import connection
-from django.db.migrations.executor import MigrationExecutor
 
+from fleet.management.backups.migration_state import open_unsquashed_executor
 from tests.fleet.migrations.rows import Apps, newest_migration
 
 _TRIGGERS = import_module("fleet.migrations.0003_changes")
@@ -19,7 +19,7 @@ def migrate() -> Iterator[Callable[[str], Apps]]:
     """Migrate to a migration and return the models of that time; the newest one when the test ends."""
 
     def to(name: str) -> Apps:
-        executor = MigrationExecutor(connection)
+        executor = open_unsquashed_executor()
         executor.migrate([("fleet", name)])
         return executor.loader.project_state([("fleet", name)]).apps
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.db import connection
-from django.db.migrations.executor import MigrationExecutor
+from fleet.management.backups.migration_state import open_unsquashed_executor
 
 #: The models of one migration.
 Apps = Any
@@ -13,7 +12,7 @@ Apps = Any
 
 def newest_migration() -> str:
     """Return the name of the newest migration of the app."""
-    ((_, name),) = MigrationExecutor(connection).loader.graph.leaf_nodes("fleet")
+    ((_, name),) = open_unsquashed_executor().loader.graph.leaf_nodes("fleet")
     return name
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from django.db import IntegrityError, connection, transaction
-from django.db.migrations.executor import MigrationExecutor
 
 from fleet import lease
 from fleet.lease import ALERTS, CHANGES, LEASE_TTL_BY_PURPOSE, LeaseHeldError
+from fleet.management.backups.migration_state import open_unsquashed_executor
 from fleet.models.alerting import AlertClock
 from fleet.models.changes import Change
 from fleet.models.clusters import ClusterLease
@@ -30,7 +30,7 @@ def migrate() -> Iterator[Callable[[str], Apps]]:
     """Migrate to a migration and return the models of that time; the newest one when the test ends."""
 
     def to(name: str) -> Apps:
-        executor = MigrationExecutor(connection)
+        executor = open_unsquashed_executor()
         executor.migrate([("fleet", name)])
         return executor.loader.project_state([("fleet", name)]).apps
 
@@ -39,7 +39,7 @@ def migrate() -> Iterator[Callable[[str], Apps]]:
 
 
 def _newest() -> str:
-    ((_, name),) = MigrationExecutor(connection).loader.graph.leaf_nodes("fleet")
+    ((_, name),) = open_unsquashed_executor().loader.graph.leaf_nodes("fleet")
     return name
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from django.apps import apps as newest_apps
 from django.db import connection
-from django.db.migrations.executor import MigrationExecutor
 from django.db.models import Model
 
+from fleet.management.backups.migration_state import open_unsquashed_executor
 from fleet.models.moments import SecondsField
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -44,7 +44,7 @@ def migrate() -> Iterator[Callable[[str], Apps]]:
     """Migrate to a migration and return the models of that time; the newest one when the test ends."""
 
     def to(name: str) -> Apps:
-        executor = MigrationExecutor(connection)
+        executor = open_unsquashed_executor()
         executor.migrate([("fleet", name)])
         return executor.loader.project_state([("fleet", name)]).apps
 
@@ -86,7 +86,7 @@ def test_every_model_with_moments_is_tried() -> None:
 
 
 def _newest() -> str:
-    ((_, name),) = MigrationExecutor(connection).loader.graph.leaf_nodes("fleet")
+    ((_, name),) = open_unsquashed_executor().loader.graph.leaf_nodes("fleet")
     return name
 
 
@@ -101,7 +101,8 @@ def _write(apps: Apps, name: str) -> dict[Any, dict[str, float | None]]:
     moments = [column for column in _moments(newest_apps.get_model("fleet", name)) if column in columns]
     full = {column: _START + n + _FRACTIONS[n % 4] for n, column in enumerate(moments)}
     least: dict[str, float | None] = {
-        column: None if columns[column].null else 0.0 if columns[column].has_default() else _START for column in moments
+        column: None if columns[column].null else 0.0 if columns[column].has_default() else _START
+        for column in moments
     }
     if name == "Silence":
         least["created_at"] = _START
