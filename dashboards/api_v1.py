@@ -446,3 +446,6 @@ def _on_reauthentication_required(request: HttpRequest, error: Any) -> HttpRespo
 def _create_problem_response(request: HttpRequest, status: int, sentence: str) -> HttpResponse:
     refusals.record(request, sentence)
     return api.create_response(request, {"detail": sentence}, status=status)
+
+
+urlpatterns, _app_name, _namespace = api.urls

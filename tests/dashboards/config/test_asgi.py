@@ -22,3 +22,20 @@ def test_pages_enqueue_through_our_app(tmp_path: Path) -> None:
         [sys.executable, "-c", _ENQUEUE_SCRIPT], env=env, capture_output=True, text=True, timeout=60
     )
     assert process.stdout.split() == ["refloat", "redis://127.0.0.1:1/7"], process.stderr
+
+
+def test_pages_do_not_wait_for_the_api() -> None:
+    """Its operations take half as long to import as all pages do, so the server imports them after it serves."""
+    code = (
+        "import sys, django; django.setup(); import dashboards.config.asgi as asgi, dashboards.urls\n"
+        "before = 'dashboards.api_v1' in sys.modules\n"
+        "asgi._api_import.join()\n"
+        "print(before, 'dashboards.api_v1' in sys.modules)"
+    )
+    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "dashboards.config.settings"}
+
+    process = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True, timeout=120
+    )
+
+    assert process.stdout.split() == ["False", "True"]
