@@ -6,7 +6,7 @@ docs/reference/alerts.md, "Evidence of an incident".
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -20,6 +20,8 @@ from dashboards.shared import presenters
 from dashboards.shared.map_links import cause_query_of, map_url_of
 from dashboards.shared.presenters import AgentRow
 from dashboards.shared.rewind import add_at
+from fleet.alerts import store
+from fleet.alerts.evidence.agents_elsewhere import describe_agents_elsewhere
 from fleet.alerts.evidence.copies import read_evidence
 from fleet.alerts.evidence.evidence import (
     CopyMark,
@@ -30,6 +32,7 @@ from fleet.alerts.evidence.evidence import (
     table_of_evidence,
 )
 from fleet.alerts.notifications import agents_path
+from fleet.models.incidents import Incident as IncidentRow
 from fleet.monitoring.state.reader import Reader
 from fleet.monitoring.views import FleetTable
 from fleet.vocabulary.incidents import Incident, IncidentState
@@ -103,10 +106,23 @@ def show_no_agents(reason: str) -> AffectedAgentsPage:
     return AffectedAgentsPage((), None, None, 1, 1, 0, (), None, reason)
 
 
+def explain_no_agents(incident: Incident, row: IncidentRow, table: FleetTable) -> str:
+    """Return that an open incident affects no agents now, and which other incident does, as a sentence."""
+    incident_rows = store.load_incident_rows(row.cluster_id)
+    incidents = {key: store.incident_of(other_row) for key, other_row in incident_rows.items()}
+    elsewhere = describe_agents_elsewhere(
+        replace(incident, affected_count=0), row, table, incidents, incident_rows
+    )
+    return f"No agents are affected now{f': {elsewhere}' if elsewhere else ''}."
+
+
 def present_live_agents(
-    reader: Reader, table: FleetTable, indices: Indices, now: float
+    reader: Reader, table: FleetTable, indices: Indices, now: float, empty_reason: str
 ) -> AffectedAgentsPage:
-    """Return the agents that an incident affects now: the first ones, because the list of agents has all."""
+    """Return the agents that an incident affects now: the first ones, because the list of agents has all.
+
+    `empty_reason`: why there are none (`explain_no_agents`).
+    """
     views_by_id = {view.facts.id: view for view in table.instances.values()}
     return AffectedAgentsPage(
         agents=[
@@ -120,7 +136,7 @@ def present_live_agents(
         unlisted_count=0,
         common_attributes=find_common_attributes(table, indices),
         figures=incident_figures.build_figures(table, indices),
-        empty_reason="" if len(indices) else "No agents are affected now.",
+        empty_reason=empty_reason,
     )
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from fleet import lease
 from fleet.alerts import digest, notifications, store
 from fleet.alerts.evaluation import EvaluationOutcome, evaluate
+from fleet.alerts.evidence.agents_elsewhere import describe_agents_elsewhere
 from fleet.alerts.evidence.copies import EvidenceCopies
 from fleet.alerts.facts import (
     AffectedGroupCache,
@@ -178,6 +179,11 @@ class Evaluator:
                 incident for incident in outcome.changed_incidents if incident.state is IncidentState.RESOLVED
             ]
             saved_keys = copies.save((*outcome.incidents.values(), *ended_incidents), incident_rows, now)
+            for due_notifications in (outcome.notifications, outcome.updates_in_place):
+                due_notifications[:] = [
+                    self._with_moved_agents(notification, outcome.incidents, incident_rows)
+                    for notification in due_notifications
+                ]
             for notification in (*outcome.notifications, *outcome.updates_in_place):
                 self._enqueue_notification(
                     notification, incident_rows[notification.incident.key], routes, rules, now
@@ -332,6 +338,22 @@ class Evaluator:
         for kind, kind_receivers in split_first_receivers(notification.kind, row, receivers):
             payload = notifications.payload_of(replace(notification, kind=kind), links)
             store.enqueue_deliveries(row, kind, notification.key, payload, kind_receivers, now)
+
+    def _with_moved_agents(
+        self,
+        notification: Notification,
+        incidents: Mapping[str, Incident],
+        incident_rows: Mapping[str, incident_models.Incident],
+    ) -> Notification:
+        """Return the notification with what strands the agents of its incident now, if that is another incident."""
+        incident = notification.incident
+        table = None if incident.affected_count else self._find_table(incident, notification.at)
+        if table is None:
+            return notification
+        row, text = incident_rows[incident.key], ""
+        with isolate_errors(f"the agents of incident {row.pk} that others affect were not determined"):
+            text = describe_agents_elsewhere(incident, row, table, incidents, incident_rows)
+        return replace(notification, moved_agents=text)
 
     def _find_table(self, incident: Incident, now: float) -> FleetTable | None:
         """Return the fleet of an incident; None while it cannot be read."""

@@ -55,7 +55,8 @@ def subject_of(notification: Notification) -> str:
     if notification.kind is NotificationKind.RESOLVED:
         duration = format_readable(round(incident.duration_seconds(notification.at)))
         peak_text = f", peak {_format_agent_count(incident.peak_count)}" if incident.peak_count else ""
-        return f"RESOLVED {cluster}: {name} after {duration}{peak_text}"
+        moved_text = f" - {notification.moved_agents}" if notification.moved_agents else ""
+        return f"RESOLVED {cluster}: {name} after {duration}{peak_text}{moved_text}"
     if notification.kind is NotificationKind.FLAPPING:
         return f"FLAPPING {cluster}: {name} - further state changes are not sent one by one"
     severity_word = incident.severity.look.subject_prefix
@@ -100,7 +101,9 @@ def _body_lines_of(notification: Notification, links: NotificationLinks) -> list
         f"Opened: {format_utc(incident.opened_at)}, for {duration}.",
     ]
     if notification.kind is NotificationKind.RESOLVED:
-        if incident.affected_until is not None:
+        if notification.moved_agents:
+            body_lines.append(f"Recovery: {notification.moved_agents}.")
+        elif incident.affected_until is not None:
             body_lines.append(f"Recovery: {_describe_past_recovery(incident)}.")
         body_lines.append(f"Resolved: {format_utc(incident.resolved_at or notification.at)}.")
     elif recovery_sentence := _describe_open_recovery(notification):
@@ -110,7 +113,9 @@ def _body_lines_of(notification: Notification, links: NotificationLinks) -> list
             f"Action: {label}{f': {url}' if url else ''}" for label, url in _actions_of(incident, links)
         ]
     if incident.agent_names:
-        label = "Affected agents" if incident.affected_count else "Previously affected agents"
+        label = words.label_of_agents(
+            affected_count=incident.affected_count, is_moved=bool(notification.moved_agents)
+        )
         omitted_count = (incident.affected_count or incident.peak_count) - len(incident.agent_names)
         body_lines.append(
             f"{label}: {', '.join(incident.agent_names)}{f' and {omitted_count} more' if omitted_count > 0 else ''}."
@@ -200,6 +205,7 @@ def payload_of(notification: Notification, links: NotificationLinks) -> dict[str
             "affected_count": incident.affected_count,
             "peak_count": incident.peak_count,
             "agent_names": list(incident.agent_names),
+            "moved_agents": notification.moved_agents,
             "opened_at": format_iso(incident.opened_at),
             "resolved_at": format_iso(incident.resolved_at),
             "duration_seconds": round(incident.duration_seconds(notification.at), 1),
@@ -250,12 +256,17 @@ def describe_silence(incident: Incident, now: float) -> str:
 
 
 def _describe_open_recovery(notification: Notification) -> str:
-    """Return the recovery of the agents that are affected now; empty if none ever was, or the incident is resolved."""
+    """Return the recovery of the agents that are affected now, or what else strands them; empty if none ever was.
+
+    Empty also if the incident is resolved and its agents have recovered.
+    """
     incident = notification.incident
     if notification.kind is NotificationKind.RESOLVED:
-        return ""
+        return f"{notification.moved_agents}." if notification.moved_agents else ""
     if incident.affected_count:
         return describe_recovery(incident, notification.at)
+    if notification.moved_agents:
+        return f"{notification.moved_agents}."
     if notification.kind is NotificationKind.SHORT_OUTAGE and incident.recovering_since is not None:
         return f"{_describe_past_recovery(incident)}."
     return "no agents are affected now." if incident.peak_count else ""
@@ -291,6 +302,8 @@ def _format_outage_suffix(notification: Notification) -> str:
     incident = notification.incident
     duration = round(incident.duration_seconds(notification.at))
     over_text = f"over after {format_readable(duration)}"
+    if notification.moved_agents:
+        return f" - {over_text}, {notification.moved_agents}"
     agents_until = (
         duration if incident.affected_until is None else incident.affected_until - incident.opened_at
     )
@@ -303,7 +316,10 @@ def _format_recovery_suffix(notification: Notification) -> str:
     incident = notification.incident
     if incident.peak_count and not incident.affected_count:
         is_failing = incident.state is IncidentState.FIRING and incident.cause.kind in _FAILING_CAUSE_KINDS
-        return f" - no agents affected now{f', {incident.cause.name} still failing' if is_failing else ''}"
+        failure_text = f"{incident.cause.name} still failing" if is_failing else ""
+        if notification.moved_agents:
+            return f" - {f'{failure_text}, ' if failure_text else ''}{notification.moved_agents}"
+        return f" - no agents affected now{f', {failure_text}' if failure_text else ''}"
     if incident.is_stuck:
         return " - no automatic recovery" + (" of some agents" if incident.recovers_at is not None else "")
     if incident.recovers_at is None:

@@ -289,6 +289,8 @@ class Notification:
     at: float
     #: Number of the notification of its incident.
     number: int
+    #: What strands the agents of the incident now, if that is another incident, as a clause; empty: nothing does.
+    moved_agents: str = ""
 
     @property
     def key(self) -> str:

@@ -18,13 +18,16 @@ from tests.fakes.reader import FakeReader
 
 
 class StrandedFleetReader(FakeReader):
-    """A fake reader in which proxy-1 causes all stranded agents."""
+    """A fake reader in which one proxy causes all stranded agents."""
+
+    #: Index of that proxy: 2 is proxy-1, 3 is proxy-2.
+    cause_index = 2
 
     def table(self, cluster: str, now: float) -> FleetTable:
         """See Reader."""
         table = super().table(cluster, now)
         is_stranded = table.verdicts["state"] == State.STRANDED
-        table.verdicts["cause"] = np.where(is_stranded, 2, NO_CAUSE)
+        table.verdicts["cause"] = np.where(is_stranded, self.cause_index, NO_CAUSE)
         table.verdicts["reason_and_recovery"] = Reason.PROXY_UNHEALTHY
         return table
 

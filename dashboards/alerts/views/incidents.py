@@ -338,7 +338,10 @@ def _fleet_context_of(
         if incident_value.cause.kind is CauseKind.CLUSTER and not incident_value.affected_count:
             # The cluster is reachable again, so its agents are not affected any more.
             indices = indices[:0]
-        return incident_evidence.present_live_agents(reader, table, indices, now)
+        empty_reason = (
+            incident_evidence.explain_no_agents(incident_value, row, table) if not len(indices) else ""
+        )
+        return incident_evidence.present_live_agents(reader, table, indices, now, empty_reason)
 
     def read_peak() -> incident_evidence.AffectedAgentsPage:
         return incident_evidence.present_peak_agents(incident_value, row.pk, request.GET.get("page", ""), now)

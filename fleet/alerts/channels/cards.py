@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from fleet.alerts.channels import SendRequest
+from fleet.alerts.wording.words import label_of_agents
 from fleet.protocol.durations import format_readable
 
 #: Longest texts, characters. With them, a message stays below the 28 KB of Teams.
@@ -163,7 +164,9 @@ def _format_agents(incident: Mapping[str, Any]) -> str:
     names = [to_line(name) for name in incident["agent_names"]]
     if not names:
         return ""
-    label = "Affected agents" if incident["affected_count"] else "Previously affected agents"
+    label = label_of_agents(
+        affected_count=incident["affected_count"], is_moved=bool(incident.get("moved_agents"))
+    )
     total = incident["affected_count"] or incident["peak_count"]
     shown_names: list[str] = []
     for name in names:

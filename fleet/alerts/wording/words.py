@@ -91,6 +91,13 @@ def format_agents(count: int) -> str:
     return f"{count:,} agent{'' if count == 1 else 's'}"
 
 
+def label_of_agents(*, affected_count: int, is_moved: bool) -> str:
+    """Return the label of the names of agents. `is_moved`: another incident affects them now."""
+    if affected_count:
+        return "Affected agents"
+    return "Agents at the peak" if is_moved else "Previously affected agents"
+
+
 def describe_counts(
     counts: AffectedCounts, *, agent_set: str = "", is_past: bool = False, since_text: str = ""
 ) -> str:

@@ -12,12 +12,14 @@ from dashboards.alerts.incident_evidence import (
     AffectedAgentsPage,
     agents_link_of,
     choose_evidence,
+    explain_no_agents,
     map_links_of,
     peak_time_of,
     present_evidence,
     show_no_agents,
 )
 from dashboards.shared.rewind import format_at
+from fleet.alerts import store
 from fleet.alerts.evidence.copies import save_evidence
 from fleet.alerts.evidence.evidence import CopyMark, copy_evidence
 from fleet.models.incidents import Incident as IncidentRow
@@ -26,6 +28,7 @@ from fleet.vocabulary.incidents import Incident, IncidentState
 from fleet.vocabulary.verdicts import State
 from tests.dashboards.conftest import MakeUser
 from tests.fakes.alerting import PROXY
+from tests.fakes.evaluator_scenario import EvaluatorScenario
 from tests.fakes.reader import FakeReader
 
 pytestmark = pytest.mark.django_db
@@ -182,3 +185,20 @@ def test_incident_without_a_copy_says_so(client: Client, person: MakeUser, incid
     IncidentEvidence.objects.update(content=b"damaged")
     assert "The copy of the evidence cannot be read" in client.get(url).content.decode()
     assert client.get(f"{url}agents.csv").status_code == 404
+
+
+def test_incident_whose_agents_have_another_cause_names_that_incident() -> None:
+    """Without a second incident, only that none is affected."""
+    scenario = EvaluatorScenario()
+    scenario.run(60, stranded_count=8)
+    scenario.reader.cause_index = 3
+    for _ in range(10):
+        scenario.now = scenario.reader.as_of = scenario.now + 5
+        scenario.evaluator.evaluate_cluster("default", scenario.now)
+    first, second = (IncidentRow.objects.get(cause_name=name) for name in ("proxy-1", "proxy-2"))
+    table = scenario.reader.table("default", scenario.now)
+    assert explain_no_agents(store.incident_of(first), first, table) == (
+        f"No agents are affected now: its 8 agents are stranded because of proxy-2 now (incident {second.pk})."
+    )
+    second.delete()
+    assert explain_no_agents(store.incident_of(first), first, table) == "No agents are affected now."

@@ -188,3 +188,16 @@ def test_payload_has_the_recovery_and_who_acted() -> None:
     assert (incident["acknowledged_by"], incident["recovery"]) == ("alice", "The recovery time is not known.")
     assert (incident["silenced_by"], incident["silenced_until"], incident["silence"]) == ("", None, "")
     assert payload_of(resolved_notification, _LINKS)["incident"]["recovery"] == ""
+
+
+def test_notification_says_which_incident_strands_the_agents_now() -> None:
+    """The cause still fails, and its agents have another cause now: nothing is said to be over."""
+    clause = "its 207 agents are stranded because of proxy-2 now (incident 7)"
+    firing = _notifications()[0]
+    moved_notification = replace(
+        firing, incident=replace(firing.incident, affected_count=0), moved_agents=clause
+    )
+    assert subject_of(moved_notification).endswith(f" - proxy-1 still failing, {clause}")
+    lines = text_of(moved_notification, NotificationLinks()).splitlines()
+    assert lines[4] == f"Recovery: {clause}."
+    assert lines[5].startswith("Agents at the peak: agent-0, ")
