@@ -191,7 +191,8 @@ def create_silence(
         row.save(force_insert=True)
         if now is None or starts_at <= now:
             duration = format_readable(round(ends_at - starts_at))
-            _add_silence_entries(row, f"silenced the incident for {duration}: {row.reason}", starts_at, actor)
+            action_clause = f"silenced the incident for {duration}: {row.reason}"
+            _add_silence_entries(row, TimelineKind.SILENCED, action_clause, starts_at, actor)
     return row
 
 
@@ -270,9 +271,8 @@ def extend_silence(row: Silence, seconds: float, now: float, actor: RequestActor
                 "out of date: somebody changed this silence, which now ends at "
                 f"{notifications.format_utc(current_end)}. Check the new end, then extend again"
             )
-        _add_silence_entries(
-            row, f"extended the silence until {notifications.format_utc(ends_at)}.", now, actor
-        )
+        action_clause = f"extended the silence until {notifications.format_utc(ends_at)}."
+        _add_silence_entries(row, TimelineKind.SILENCE_EXTENDED, action_clause, now, actor)
 
 
 def end_silence(row: Silence, now: float, actor: RequestActor) -> bool:
@@ -284,18 +284,20 @@ def end_silence(row: Silence, now: float, actor: RequestActor) -> bool:
             expiry_notified=True,
         )
         if has_ended:
-            _add_silence_entries(row, "ended the silence.", now, actor)
+            _add_silence_entries(row, TimelineKind.SILENCE_ENDED, "ended the silence.", now, actor)
         return bool(has_ended)
 
 
-def _add_silence_entries(row: Silence, action_clause: str, now: float, actor: RequestActor) -> None:
+def _add_silence_entries(
+    row: Silence, kind: TimelineKind, action_clause: str, now: float, actor: RequestActor
+) -> None:
     """Add what somebody did with a silence to the timelines of the open incidents that it matches."""
     open_rows = Incident.objects.filter(state__in=[state.value for state in OPEN_STATES])
     silence = store.silence_of(row)
     for incident_row in open_rows.filter(cluster=row.cluster) if row.cluster else open_rows:
         if find_silence(store.incident_of(incident_row), [silence]) is not None:
             name = actor.identity.name
-            add_timeline_entry(incident_row, TimelineKind.SILENCED, name, f"{name} {action_clause}", now)
+            add_timeline_entry(incident_row, kind, name, f"{name} {action_clause}", now)
 
 
 def _audit_end_of(ends_at: float) -> dict[str, str]:

@@ -318,6 +318,8 @@ class TimelineKind(StrEnum):
     ACKNOWLEDGED = "acknowledged"
     UNACKNOWLEDGED = "unacknowledged"
     SILENCED = "silenced"
+    SILENCE_EXTENDED = "extended"
+    SILENCE_ENDED = "unsilenced"
     SILENCE_ENDS = "silence ends"
     NOTE = "note"
 

@@ -76,7 +76,7 @@ async def test_incident_is_silenced_for_two_hours_and_again_heard(page: Page, vi
     await page.keyboard.type(" new disks")
     await dialog.locator(".chip", has_text="2 h").click()
     await expect(dialog.locator("[data-preview-target]")).to_contain_text(
-        "No notifications about proxy-1 until"
+        "No new notifications about proxy-1 until"
     )
     await expect(dialog.locator("[data-preview-target]")).to_contain_text("is still sent to ops")
     await dialog.locator(".button-main").click()

@@ -193,9 +193,11 @@ def test_incident_actions_are_logged(person: Person) -> None:
     person.post(page, do="let-go")
     person.post(page, do="note", text=REASON)
     person.post(f"{page}silence/", period="3600", reason=REASON)
+    person.post("/silences/", do="extend", id=person.count_rows("silence"))
+    person.post("/silences/", do="end", id=person.count_rows("silence"))
     produced(
         Database(person.console.home),
-        timeline=("acknowledged", "unacknowledged", "note", "silenced"),
+        timeline=("acknowledged", "unacknowledged", "note", "silenced", "extended", "unsilenced"),
         actions=("page",),
     )
 

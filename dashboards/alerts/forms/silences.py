@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 from django import forms
 from typing_extensions import override
 
-from dashboards.alerts.silences.periods import CUSTOM, PERIOD_CHOICES, end_of_period
+from dashboards.alerts.silences.periods import CUSTOM, end_of_period, list_period_choices
 from dashboards.shared.duration_fields import ReadableDurationField
 from fleet.alerts.incident_actions import MIN_REASON_LENGTH
 from fleet.alerts.matchers import CONFIRMATION_WORD
@@ -51,7 +51,6 @@ class PeriodForm(forms.Form):
     period = forms.ChoiceField(
         required=False,
         label="Duration",
-        choices=PERIOD_CHOICES,
         widget=forms.RadioSelect,
         initial=_DEFAULT_PERIOD,
     )
@@ -62,6 +61,11 @@ class PeriodForm(forms.Form):
         label="Custom duration",
         help_text="Example: 1 h 30 min.",
     )
+
+    def __init__(self, *args: Any, zone: ZoneInfo, **kwargs: Any) -> None:
+        """`zone`: that of the user, which the choice *until tomorrow* names."""
+        super().__init__(*args, **kwargs)
+        self.fields["period"].choices = list_period_choices(zone)  # type: ignore[attr-defined]
 
     @override
     def clean(self) -> dict[str, Any]:

@@ -14,14 +14,7 @@ TOMORROW, CUSTOM = "tomorrow", "custom"
 #: Seconds by value.
 _FIXED_SECONDS = {"1800": 1800.0, "3600": 3600.0, "7200": 7200.0, "28800": 28800.0}
 _MORNING = time(9)
-PERIOD_CHOICES = (
-    ("1800", "30 min"),
-    ("3600", "1 h"),
-    ("7200", "2 h"),
-    ("28800", "8 h"),
-    (TOMORROW, "Until tomorrow 09:00"),
-    (CUSTOM, "Custom"),
-)
+_FIXED_CHOICES = (("1800", "30 min"), ("3600", "1 h"), ("7200", "2 h"), ("28800", "8 h"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +24,15 @@ class ExtensionChoice:
     slug: str
     label: str
     end_text: str
+
+
+def list_period_choices(zone: ZoneInfo) -> tuple[tuple[str, str], ...]:
+    """Return value and label of each choice. `zone`: that of the user."""
+    return (*_FIXED_CHOICES, (TOMORROW, _label_of_tomorrow(zone)), (CUSTOM, "Custom"))
+
+
+def _label_of_tomorrow(zone: ZoneInfo) -> str:
+    return f"Until tomorrow 09:00 {zone.key}"
 
 
 def end_of_period(slug: str, begin: float, custom_seconds: float, zone: ZoneInfo) -> float:
@@ -50,13 +52,11 @@ def list_extensions(ends_at: float, now: float, zone: ZoneInfo) -> list[Extensio
     """Return the ways to extend a silence that ends at `ends_at`."""
     choices = [
         ExtensionChoice(slug, f"Extend by {label}", format_moment(ends_at + _FIXED_SECONDS[slug], now))
-        for slug, label in PERIOD_CHOICES
-        if slug in _FIXED_SECONDS
+        for slug, label in _FIXED_CHOICES
     ]
     morning = tomorrow_morning_after(now, zone)
     if morning > ends_at:
-        label = f"Until tomorrow 09:00 {zone.key}"
-        choices.append(ExtensionChoice(TOMORROW, label, format_moment(morning, now)))
+        choices.append(ExtensionChoice(TOMORROW, _label_of_tomorrow(zone), format_moment(morning, now)))
     return choices
 
 

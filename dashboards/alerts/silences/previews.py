@@ -35,7 +35,7 @@ class SilencePreview:
 
 def preview_period(params: Any, now: float, zone: ZoneInfo) -> SilencePeriod | str:
     """Return the period that the fields of a form describe, or what is wrong with it as a sentence."""
-    form = PeriodForm(params)
+    form = PeriodForm(params, zone=zone)
     if not form.is_valid():
         return next(iter(str(errors[0]) for errors in form.errors.values()))
     try:

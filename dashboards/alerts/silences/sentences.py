@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from dashboards.shared.time_zones import format_moment
 from fleet.alerts import store
-from fleet.alerts.channels.registry import KINDS_UPDATING_IN_PLACE, REPOST_FUNCTIONS
+from fleet.alerts.channels.registry import (
+    CHANNEL_KINDS,
+    KINDS_ACCEPTING_ACKNOWLEDGEMENTS,
+    KINDS_READ_BY_PEOPLE,
+    KINDS_UPDATING_IN_PLACE,
+    REPOST_FUNCTIONS,
+)
 from fleet.alerts.silences import WARN_BEFORE_SECONDS
 from fleet.models.alerting import Delivery
 from fleet.models.incidents import Incident
-from fleet.vocabulary.incidents import IncidentState
+from fleet.vocabulary.incidents import UPDATE_IN_PLACE_KINDS, IncidentState
 from fleet.vocabulary.name_lists import join_names
+
+#: Labels of the kinds that are reminded of the end of a silence: `notify_silence_end`.
+_REMINDED_KINDS = join_names(
+    [kind.label for slug, kind in CHANNEL_KINDS.items() if slug in KINDS_READ_BY_PEOPLE]
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +37,12 @@ class Receivers:
     resolved_names: tuple[str, ...] = ()
     #: Channels to which Refloat posts open alerts again and again.
     reposted_names: tuple[str, ...] = ()
-    #: Notifications that wait in the outbox.
-    queued_count: int = 0
+    #: Number of notifications that wait in the outbox, without updates in place, by name of their channel.
+    queued_counts: tuple[tuple[str, int], ...] = ()
     #: Channels whose message about an incident shows the silence.
     updated_names: tuple[str, ...] = ()
+    #: Channels that are told when somebody acknowledges the incident.
+    acknowledged_names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +90,25 @@ def read_receivers(rows: Collection[Incident]) -> Receivers:
         for incident_id, name, kind, sends_resolved in columns.distinct()
         if incident_id in notified_ids and name is not None
     }
-    queued_ids = deliveries.filter(sent_at=None, failed_at=None).values_list("incident_id", flat=True)
+    queued_names = Counter(
+        str(name)
+        for incident_id, name in deliveries.filter(sent_at=None, failed_at=None, channel__enabled=True)
+        .exclude(kind__in=[kind.value for kind in UPDATE_IN_PLACE_KINDS])
+        .values_list("incident_id", "channel__name")
+        if incident_id in incident_ids
+    )
+
+    def names_of(kinds: Collection[str]) -> tuple[str, ...]:
+        """Return the names of the notified channels of these kinds."""
+        return tuple(sorted({name for name, kind, _ in channels if kind in kinds}))
+
     return Receivers(
         notified_count=len(notified_ids),
         resolved_names=tuple(sorted({name for name, _, sends_resolved in channels if sends_resolved})),
-        reposted_names=tuple(sorted({name for name, kind, _ in channels if kind in REPOST_FUNCTIONS})),
-        updated_names=tuple(sorted({name for name, kind, _ in channels if kind in KINDS_UPDATING_IN_PLACE})),
-        queued_count=sum(incident_id in incident_ids for incident_id in queued_ids),
+        reposted_names=names_of(REPOST_FUNCTIONS),
+        updated_names=names_of(KINDS_UPDATING_IN_PLACE),
+        acknowledged_names=names_of(KINDS_ACCEPTING_ACKNOWLEDGEMENTS),
+        queued_counts=tuple(sorted(queued_names.items())),
     )
 
 
@@ -91,12 +117,12 @@ def describe_incident_silence(
 ) -> list[str]:
     """Return what a silence of one incident does."""
     return [
-        f"No notifications about {cause} {period.range_text}.",
+        f"No new notifications about {cause} {period.range_text}.",
         describe_resolution(receivers),
         *_describe_exceptions(receivers),
         (
             f"At {format_moment(period.reminder_at, period.now)}, a reminder that the silence ends goes to the "
-            "channels that people read. If the incident is still firing at the end, "
+            f"channels of the kinds {_REMINDED_KINDS}. If the incident is still firing at the end, "
             f"{_describe_continuation(receivers, is_acknowledged=is_acknowledged)}"
         ),
     ]
@@ -126,7 +152,7 @@ def describe_silence(
             )
         return sentences
     return [
-        f"No notifications about matching incidents {period.range_text}, also not about new ones.",
+        f"No new notifications about matching incidents {period.range_text}, also not about new ones.",
         *([describe_resolution(receivers, incident_count)] if incident_count else []),
         *_describe_exceptions(receivers),
     ]
@@ -147,17 +173,32 @@ def describe_resolution(receivers: Receivers, incident_count: int = 1) -> str:
     )
 
 
+def describe_queued(receivers: Receivers) -> str:
+    """Return how many notifications are sent although the incident is silenced, and to whom; empty: none."""
+    total = sum(count for _, count in receivers.queued_counts)
+    if not total:
+        return ""
+    noun = (
+        "notification that is already queued is"
+        if total == 1
+        else "notifications that are already queued are"
+    )
+    names = [name for name, _ in receivers.queued_counts]
+    if len(names) > 1:
+        names = [f"{name} ({count})" for name, count in receivers.queued_counts]
+    return f"{total} {noun} still sent to {join_names(names)}."
+
+
 def _describe_exceptions(receivers: Receivers) -> Iterable[str]:
     if receivers.updated_names:
-        yield f"The message in {join_names(receivers.updated_names)} is updated to show the silence."
-    if receivers.queued_count:
-        is_single = receivers.queued_count == 1
-        noun = (
-            "notification that is already queued is"
-            if is_single
-            else "notifications that are already queued are"
+        yield (
+            f"The message in {join_names(receivers.updated_names)} is updated in place, without a new message: it "
+            "shows the silence and its end, and a recovery or another severity meanwhile."
         )
-        yield f"{receivers.queued_count} {noun} still sent."
+    if receivers.acknowledged_names:
+        yield f"An acknowledgement is still sent to {join_names(receivers.acknowledged_names)}."
+    if queued_sentence := describe_queued(receivers):
+        yield queued_sentence
     if receivers.reposted_names:
         yield (
             f"{join_names(receivers.reposted_names)} keeps its alert: Refloat posts it every minute until the incident "

@@ -50,7 +50,7 @@ def silence_incident(
     row = _require_incident(incident_id, cluster)
     now, zone = record_reader.current_time(), zone_of_request(request)
     incident = store.incident_of(row)
-    form = IncidentSilenceForm(request.POST or None)
+    form = IncidentSilenceForm(request.POST or None, zone=zone)
     is_resolved = incident.state is IncidentState.RESOLVED
     if request.method == "POST" and not is_resolved and form.is_valid():
         try:
@@ -61,7 +61,7 @@ def silence_incident(
             form.add_error(None, sentence_of(error))
         else:
             until = format_moment(silence_row.ends_at, now)
-            messages.success(request, f"No notifications about {incident.cause.label} until {until}.")
+            messages.success(request, f"No new notifications about {incident.cause.label} until {until}.")
             return redirect(f"{url_prefix_of(cluster)}/incidents/{row.pk}/")
     writable_owners = writable_owners_for(signed_in_user_of(request), Permission.ACT_ON_FLEET, cluster)
     period = silence_previews.preview_period(request.POST or request.GET, now, zone)
@@ -70,7 +70,6 @@ def silence_incident(
         "incident": row,
         "cause": incident.cause.label,
         "form": form,
-        "zone": zone.key,
         "preview": silence_previews.preview_incident_silence(row, period, zone),
         "is_resolved": is_resolved,
         "silences": find_active_silences_of(incident, cluster, now, writable_owners),

@@ -16,6 +16,7 @@ from dashboards.alerts import presenters as alert_presenters
 from dashboards.alerts.failing_channels import read_failing_channels
 from dashboards.alerts.incident_list import IncidentTab
 from dashboards.alerts.silences.rows import find_active_silences_of
+from dashboards.alerts.silences.sentences import describe_queued, read_receivers
 from dashboards.alerts.views.incident_dialogs import DIALOGS
 from dashboards.alerts.views.silences import change_silence
 from dashboards.fleet import agent_csv, history
@@ -53,6 +54,8 @@ _TIMELINE_LABELS = {
     TimelineKind.STABLE.value: "flapping ended",
     TimelineKind.NOTIFICATION.value: "notification",
     TimelineKind.UNACKNOWLEDGED.value: "acknowledgement removed",
+    TimelineKind.SILENCE_EXTENDED.value: "silence extended",
+    TimelineKind.SILENCE_ENDED.value: "silence ended",
 }
 
 
@@ -204,7 +207,8 @@ def incident(request: HttpRequest, incident_id: int, cluster: str = DEFAULT_CLUS
     Template `dashboards/incident.html`: `incident` (IncidentView), `next_notification`, `cause` (InstanceCard or None),
     `heartbeat_at`: time of its last heartbeat, `state_history` (InstanceStateChangeRow), `polled_at`: time of the
     newest poll, `prior_changes` (PriorChange), `affected` (AffectedAgentsPage), `evidence_choice` (EvidenceChoice
-    or None), `failing_channels` (FailingChannel), `silences` (ActiveSilence), `dialog_path` and `denied_dialog` (of
+    or None), `failing_channels` (FailingChannel), `silences` (ActiveSilence), `queued_sentence`: which
+    notifications are sent although it is silenced, or empty; `dialog_path` and `denied_dialog` (of
     `?open=`, or empty), `agents_link`, `map_links`, `events`, `deliveries`, `custom_runbook` (that of the rule, or
     empty), `rule_names`; `reconnect_query`: of the reconnect page, or `reconnect_refusal`: why there is none;
     `is_fleet_data_stale`: the fleet data is too old to list affected agents; `shows_all_agents`
@@ -249,6 +253,7 @@ def incident(request: HttpRequest, incident_id: int, cluster: str = DEFAULT_CLUS
             incident_value, cluster, now,
             writable_owners_for(signed_in_user_of(request), Permission.ACT_ON_FLEET, cluster),
         ),
+        "queued_sentence": describe_queued(read_receivers([row])),
         "dialog_path": f"/incidents/{row.pk}/{dialog}/" if dialog and can_act else "",
         "denied_dialog": "" if can_act else dialog,
         "state_history": history.read_instance_state_changes(

@@ -56,9 +56,9 @@ def new_silence(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRes
         require_write(request, Permission.ACT_ON_FLEET, cluster)
         draft, params = read_draft(request.POST), request.POST
         if is_editing_conditions(request):
-            form = SilenceForm(initial=request.POST.dict())
+            form = SilenceForm(initial=request.POST.dict(), zone=zone)
         else:
-            form = SilenceForm(request.POST)
+            form = SilenceForm(request.POST, zone=zone)
             if form.is_valid() and not draft.error:
                 try:
                     row = _create_silence(request, form, draft.text, cluster, now)
@@ -70,14 +70,13 @@ def new_silence(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRes
                     messages.success(request, f"Silenced until {format_moment(row.ends_at, now)}.")
                     return redirect(f"{url_prefix_of(cluster)}/silences/")
     else:
-        form = SilenceForm(initial={"reason": request.GET.get("reason", "")[:500]})
+        form = SilenceForm(initial={"reason": request.GET.get("reason", "")[:500]}, zone=zone)
         draft, params = draft_of_text(request.GET.get("matchers", "")), request.GET
     period = silence_previews.preview_period(params, now, zone)
     preview = silence_previews.preview_silence(draft.text, read_scope(cluster, now), period)
     context = {
         "page": "incidents",
         "form": form,
-        "zone": zone.key,
         "preview": preview,
         "duplicate": duplicate,
         "duplicate_end": format_moment(duplicate.ends_at, now) if duplicate else "",
@@ -102,7 +101,7 @@ def extend_silence(request: HttpRequest, number: int, cluster: str = DEFAULT_CLU
     require_write(request, Permission.ACT_ON_FLEET, row.cluster)
     now, zone, problem = record_reader.current_time(), zone_of_request(request), ""
     incident_number = parse_row_id((request.POST or request.GET).get("incident", ""))
-    form = PeriodForm(request.POST or None)
+    form = PeriodForm(request.POST or None, zone=zone)
     if request.method == "POST" and form.is_valid():
         require_proof_to_silence_everything(request, row.matchers)
         seen_row = copy(row)

@@ -238,8 +238,8 @@ def test_timeline_says_who_silenced_the_incident_and_until_when(incident: Incide
     name = CONSOLE_ACTOR.identity.name
     assert list(IncidentEvent.objects.values_list("incident", "kind", "at", "text")) == [
         (incident.pk, "silenced", 10.0, f"{name} silenced the incident for 1 h: upgrade"),
-        (incident.pk, "silenced", 20.0, f"{name} extended the silence until 1970-01-01 01:01:10 UTC."),
-        (incident.pk, "silenced", 30.0, f"{name} ended the silence."),
+        (incident.pk, "extended", 20.0, f"{name} extended the silence until 1970-01-01 01:01:10 UTC."),
+        (incident.pk, "unsilenced", 30.0, f"{name} ended the silence."),
     ]
 
 

@@ -24,7 +24,7 @@ document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || typing(event.target) || keys.open) return;
   if (event.key === "j" || event.key === "k") walk(event.key === "j" ? 1 : -1);
   else if (event.key === "Enter" && event.target.matches("tr")) event.target.querySelector("a")?.click();
-  else document.querySelector(`#acts [data-key="${CSS.escape(event.key)}"]`)?.click();
+  else document.querySelector(`:is(#acts, #silenced) [data-key="${CSS.escape(event.key)}"]`)?.click();
 });
 
 // A refresh replaces the buttons.

@@ -60,7 +60,7 @@ def test_preview_of_an_incident_respects_longer_silences(fake_reader: FakeReader
     now = time.time()
     period = SilencePeriod(_NOW, _NOW + 3600, _NOW)
     first, local, *_ = preview_incident_silence(row, period, ZoneInfo("Europe/Berlin")).sentences
-    assert first == "No notifications about proxy-1 until 13:30 UTC."
+    assert first == "No new notifications about proxy-1 until 13:30 UTC."
     assert local == "In your time zone: until 14:30 Europe/Berlin."
     Silence.objects.create(
         cluster="default",
@@ -71,7 +71,7 @@ def test_preview_of_an_incident_respects_longer_silences(fake_reader: FakeReader
         ends_at=_NOW + 7200,
     )
     (first, *_) = preview_incident_silence(row, period, _UTC).sentences
-    assert first == "No notifications about proxy-1 until 14:30 UTC."
+    assert first == "No new notifications about proxy-1 until 14:30 UTC."
     assert preview_incident_silence(row, "wrong", _UTC).error == "wrong"
     row.acknowledged_at = _NOW
     assert preview_incident_silence(row, period, _UTC).sentences[-1].endswith("and does not escalate.")

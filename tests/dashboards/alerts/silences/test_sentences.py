@@ -8,6 +8,7 @@ from dashboards.alerts.silences.sentences import (
     Receivers,
     SilencePeriod,
     describe_incident_silence,
+    describe_queued,
     describe_resolution,
     describe_silence,
     join_names,
@@ -27,14 +28,15 @@ def test_silence_of_an_incident_says_what_happens() -> None:
     """Until when, what is sent nevertheless and why, and what comes at the end."""
     sentences = describe_incident_silence("proxy-1", _PERIOD, Receivers(1, ("ops-hook",)))
     assert sentences == [
-        "No notifications about proxy-1 until 14:30 UTC.",
+        "No new notifications about proxy-1 until 14:30 UTC.",
         (
             "The notification that it is resolved is still sent to ops-hook, because ops-hook was notified and may "
             "keep an alert open until then."
         ),
         (
-            "At 14:15 UTC, a reminder that the silence ends goes to the channels that people read. If the "
-            "incident is still firing at the end, its notifications continue."
+            "At 14:15 UTC, a reminder that the silence ends goes to the channels of the kinds Slack, Slack (incoming "
+            "webhook), Microsoft Teams, E-mail, Webhook and Other services (Apprise). If the incident is still "
+            "firing at the end, its notifications continue."
         ),
     ]
 
@@ -56,11 +58,28 @@ def test_silence_of_an_acknowledged_incident_says_what_is_sent_after_it(
 
 def test_exceptions_are_named() -> None:
     """Notifications that wait, and receivers of open alerts."""
-    receivers = Receivers(1, ("am", "ops"), ("am",), 2)
+    receivers = Receivers(1, ("am", "ops"), ("am",), (("ops", 2),), ("ops",), ("ops", "pager"))
     sentences = describe_incident_silence("proxy-1", _PERIOD, receivers)
-    assert "2 notifications that are already queued are still sent." in sentences
+    assert "2 notifications that are already queued are still sent to ops." in sentences
+    assert "An acknowledgement is still sent to ops and pager." in sentences
+    assert any(
+        sentence.startswith("The message in ops is updated in place, without a new message: it shows")
+        for sentence in sentences
+    )
     assert any(
         sentence.startswith("am keeps its alert: Refloat posts it every minute") for sentence in sentences
+    )
+
+
+def test_queued_notifications_are_counted_by_channel() -> None:
+    """One, several to one channel, and several to two."""
+    assert describe_queued(Receivers()) == ""
+    single = Receivers(queued_counts=(("ops", 1),))
+    assert describe_queued(single) == "1 notification that is already queued is still sent to ops."
+    several = Receivers(queued_counts=(("ops", 3), ("pager", 1)))
+    assert (
+        describe_queued(several)
+        == "4 notifications that are already queued are still sent to ops (3) and pager (1)."
     )
 
 
@@ -92,8 +111,8 @@ def test_silence_by_matchers_is_about_agents_or_incidents() -> None:
     incidents = describe_silence(later, Receivers(), incident_count=0, is_about_agents=False)
     assert incidents == [
         (
-            "No notifications about matching incidents from Sun 29 Nov 12:30 UTC until Sun 29 Nov 13:30 UTC, also not "
-            "about new ones."
+            "No new notifications about matching incidents from Sun 29 Nov 12:30 UTC until Sun 29 Nov 13:30 UTC, also "
+            "not about new ones."
         )
     ]
     assert join_names(["a"]) == "a"
@@ -121,7 +140,7 @@ def test_receivers_are_those_that_get_the_resolved_notification() -> None:
             payload={}, created_at=1.0, next_attempt_at=1.0, sent_at=None if number == 1 else 2.0,
         )  # fmt: skip
     receivers = read_receivers(incidents[:1])
-    assert receivers == Receivers(1, ("am",), ("am",), 1)
+    assert receivers == Receivers(1, ("am",), ("am",), (("mail", 1),))
     planned_receivers = store.plan_resolved_receivers(incidents[0], {}, time.time())
     assert set(planned_receivers) == {channels[0].pk}
     assert read_receivers([]) == Receivers()

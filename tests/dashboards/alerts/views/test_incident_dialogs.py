@@ -39,7 +39,7 @@ def test_dialog_says_what_a_silence_does(operator: Client, incident: Incident) -
         next_attempt_at=1.0, sent_at=2.0,
     )  # fmt: skip
     page = operator.get(f"/incidents/{incident.pk}/silence/").content.decode()
-    assert "No notifications about proxy-1 until" in page
+    assert "No new notifications about proxy-1 until" in page
     assert (
         "is still sent to ops-hook, because ops-hook was notified and may keep an alert open until then."
         in page
@@ -57,11 +57,46 @@ def test_cause_is_silenced_for_the_chosen_time(operator: Client, incident: Incid
     """With its key, so that another instance of the same name is not silenced; the timeline has the duration."""
     url = f"/incidents/{incident.pk}/silence/"
     page = operator.post(url, {"period": "7200", "reason": "new disks"}, follow=True).content.decode()
-    assert "No notifications about proxy-1 until" in page
+    assert "No new notifications about proxy-1 until" in page
     row = Silence.objects.get()
     assert (row.matchers, row.reason, row.creator) == ("cause=proxy/90569a4c", "new disks", "operator")
     assert round(row.ends_at - row.starts_at) == 7200
     assert IncidentEvent.objects.get().text == "operator silenced the incident for 2 h: new disks"
+
+
+def test_page_of_a_silenced_incident_says_what_is_still_sent(operator: Client, incident: Incident) -> None:
+    """While notifications wait in the outbox, with their channel; and there is one way to extend the silence."""
+    channel = Channel.objects.create(name="ops-hook", kind="webhook")
+    delivery = Delivery.objects.create(
+        channel=channel, incident=incident, cluster="default", key="k", kind="repeat", payload={}, created_at=1.0,
+        next_attempt_at=1.0,
+    )  # fmt: skip
+    operator.post(f"/incidents/{incident.pk}/silence/", {"period": "7200", "reason": "new disks"})
+    url, sentence = (
+        f"/incidents/{incident.pk}/",
+        "1 notification that is already queued is still sent to ops-hook.",
+    )
+    page = operator.get(url).content.decode()
+    assert sentence in page
+    assert page.count("/extend/?incident=") == 1
+    assert "Silence… <kbd>s</kbd>" not in page
+    Delivery.objects.filter(pk=delivery.pk).update(sent_at=5.0)
+    assert sentence not in operator.get(url).content.decode()
+
+
+def test_end_of_a_silence_has_a_label_of_its_own(operator: Client, incident: Incident) -> None:
+    """The timeline does not call it silenced."""
+    operator.post(f"/incidents/{incident.pk}/silence/", {"period": "7200", "reason": "new disks"})
+    operator.post(f"/incidents/{incident.pk}/", {"do": "end-silence", "id": Silence.objects.get().pk})
+    events = operator.get(f"/incidents/{incident.pk}/").context["events"]
+    assert [event["label"] for event in events] == ["silence ended", "silenced"]
+
+
+def test_morning_of_tomorrow_has_its_time_zone(operator: Client, incident: Incident) -> None:
+    """That of the browser, beside the choice."""
+    operator.cookies["refloat_zone"] = "Europe%2FBerlin"
+    page = operator.get(f"/incidents/{incident.pk}/silence/").content.decode()
+    assert "Until tomorrow 09:00 Europe/Berlin" in page
 
 
 @pytest.mark.parametrize(
