@@ -12,6 +12,7 @@ from django.db.models import Q
 
 from fleet.alerts import store
 from fleet.alerts.headlines.activity import (
+    MAX_RECOVERIES,
     NO_ACTIVITY,
     RECENT_SECONDS,
     Activity,
@@ -29,8 +30,8 @@ from fleet.vocabulary.changes import EXCLUSIVE_STATES, ChangeKind, ChangeState
 from fleet.vocabulary.incidents import IncidentState
 from fleet.vocabulary.rollouts import IN_PROGRESS_STATES, RolloutSettings, RolloutStepState
 
-#: Maximum number of changes and of incidents to read.
-_MAX_CHANGES, _MAX_RECOVERIES = 3, 2
+#: Maximum number of changes to read.
+_MAX_CHANGES = 3
 _PLURALS = {"auth": "auths", "proxy": "proxies"}
 #: By cluster: a campaign, its step, and the number of its agents by state. Counting 100,000 agents takes a while.
 _counts_by_cluster: dict[str, tuple[tuple[object, ...], CampaignCounts]] = {}
@@ -39,7 +40,7 @@ _counts_by_cluster: dict[str, tuple[tuple[object, ...], CampaignCounts]] = {}
 def read_activity(cluster: str, now: float) -> Activity:
     """Return what happens on purpose now, and what ended recently; nothing while the database is down."""
     try:
-        return Activity(_read_changes(cluster, now), _read_recoveries(cluster, now))
+        return Activity(_read_changes(cluster, now), *_read_recoveries(cluster, now))
     except Error:
         return NO_ACTIVITY
 
@@ -68,21 +69,26 @@ def _read_changes(cluster: str, now: float) -> tuple[ChangeProgress, ...]:
     return tuple(_describe(row) for row in rows)
 
 
-def _read_recoveries(cluster: str, now: float) -> tuple[RecentRecovery, ...]:
+def _read_recoveries(cluster: str, now: float) -> tuple[tuple[RecentRecovery, ...], int]:
+    """Return the newest incidents that ended recently, and the number of all."""
     rows = Incident.objects.filter(
         cluster=cluster,
         state=IncidentState.RESOLVED.value,
         resolved_at__gte=now - RECENT_SECONDS,
         peak_count__gt=0,
-    ).order_by("-resolved_at")[:_MAX_RECOVERIES]
-    incidents = ((row.pk, store.incident_of(row)) for row in rows)
-    return tuple(
+    ).order_by("-resolved_at")
+    incidents = [(row.pk, store.incident_of(row)) for row in rows[:MAX_RECOVERIES]]
+    recoveries = tuple(
         RecentRecovery(
-            number, summary_of_incident(incident), incident.recovering_since or incident.resolved_at
+            number,
+            summary_of_incident(incident),
+            incident.cause.label,
+            incident.recovering_since or incident.resolved_at,
         )
         for number, incident in incidents
         if incident.resolved_at is not None
     )
+    return recoveries, rows.count() if len(recoveries) == MAX_RECOVERIES else len(recoveries)
 
 
 def _describe(row: Change) -> ChangeProgress:

@@ -5,6 +5,7 @@ The record keeps the last known tunnels of such a proxy: they say nothing about 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy.typing as npt
 
 from fleet.monitoring.views import FleetTable, InstanceView
 from fleet.vocabulary.counts import format_agent_count
-from fleet.vocabulary.instances import RESPONSIVE_STATES, InstanceKind, InstanceState
+from fleet.vocabulary.instances import RESPONSIVE_STATES, SICK_STATES, InstanceKind, InstanceState
 
 Indices = npt.NDArray[np.intp]
 
@@ -23,7 +24,7 @@ class ProxyAgents:
 
     #: Agents that have it now; of a proxy that does not respond: those without a tunnel to a proxy that responds.
     remaining_agents: Indices
-    #: Agents that have a tunnel to a proxy that responds; none while the proxy itself responds.
+    #: Agents that have a tunnel to a proxy that responds and does not fail; none while the proxy itself responds.
     moved_agents: Indices
 
 
@@ -40,13 +41,19 @@ def find_proxy_agents(table: FleetTable, proxy: InstanceView) -> ProxyAgents:
     agents = np.unique(table.tunnel_agents[table.tunnel_proxies == proxy.facts.index]).astype(np.intp)
     if is_responding(proxy):
         return ProxyAgents(agents, agents[:0])
-    live_indices = [
-        index
+    live_proxies = {
+        index: view
         for index, view in table.instances.items()
         if view.facts.kind is InstanceKind.PROXY and is_responding(view)
-    ]
-    has_left = np.isin(agents, table.tunnel_agents[np.isin(table.tunnel_proxies, live_indices)])
-    return ProxyAgents(agents[~has_left], agents[has_left])
+    }
+    # A proxy that fails as well holds its agents, but they have not found a way out yet.
+    usable_indices = [index for index, view in live_proxies.items() if view.state not in SICK_STATES]
+
+    def have_tunnel(indices: Collection[int]) -> npt.NDArray[np.bool_]:
+        """Return which of the agents have a tunnel to one of the proxies."""
+        return np.isin(agents, table.tunnel_agents[np.isin(table.tunnel_proxies, list(indices))])
+
+    return ProxyAgents(agents[~have_tunnel(live_proxies)], agents[have_tunnel(usable_indices)])
 
 
 def describe_unreachable_agents(name: str, remaining_count: int = 0, moved_count: int = 0) -> str:

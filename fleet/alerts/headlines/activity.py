@@ -21,8 +21,8 @@ from fleet.vocabulary.rollouts import RolloutStepState
 RECENT_SECONDS = 600.0
 #: Number of changes that ended, of those that are not running, that the headline describes; pages link to all.
 _MAX_ENDED = 1
-#: Number of recent incidents, and of instances in one sentence, that the headline names.
-_MAX_RECOVERIES = 2
+#: Number of recent incidents that the headline links to, and of names in one sentence.
+MAX_RECOVERIES = 3
 _MAX_NAMES = 3
 _KIND_WORDS = {
     ChangeKind.RECONNECT: "campaign",
@@ -91,8 +91,9 @@ class RecentRecovery:
     """An incident that ended recently."""
 
     number: int
-    #: What it was about, in the past tense, without a full stop.
+    #: What it was about, in the past tense, without a full stop; and the name of its cause.
     summary: str
+    cause_name: str
     #: Start of the recovery, seconds since the epoch: the incident is resolved only after it has lasted for minutes.
     recovered_at: float
 
@@ -103,6 +104,8 @@ class Activity:
 
     changes: tuple[ChangeProgress, ...] = ()
     recoveries: tuple[RecentRecovery, ...] = ()
+    #: Number of incidents that ended recently, if `recoveries` has only the newest ones.
+    recovery_count: int = 0
 
 
 NO_ACTIVITY = Activity()
@@ -173,11 +176,26 @@ def find_restarting_instances(activity: Activity) -> frozenset[str]:
 
 
 def describe_recoveries(activity: Activity, now: float) -> str:
-    """Return the incidents that ended recently as sentences; empty without any."""
-    return " ".join(
-        f"Recovered at {format_since(recovery.recovered_at, now)}: {recovery.summary}."
-        for recovery in activity.recoveries[:_MAX_RECOVERIES]
-    )
+    """Return the incidents that ended recently as a sentence; empty without any.
+
+    Several incidents are counted and named without their agents: one agent may have been affected by each of them.
+    """
+    recoveries = activity.recoveries
+    count = max(activity.recovery_count, len(recoveries))
+    if not recoveries:
+        return ""
+    if count == 1:
+        return f"Recovered at {format_since(recoveries[0].recovered_at, now)}: {recoveries[0].summary}."
+    newest_at = max(recovery.recovered_at for recovery in recoveries)
+    names = list(dict.fromkeys(recovery.cause_name for recovery in recoveries))[:_MAX_NAMES]
+    omitted_count = count - len(recoveries[:_MAX_NAMES])
+    names_text = f"{', '.join(names)} and {omitted_count:,} more" if omitted_count > 0 else join_names(names)
+    return f"{count:,} incidents ended, the last at {format_since(newest_at, now)}: {names_text}."
+
+
+def link_incident(number: int, cause_name: str) -> HeadlineAction:
+    """Return the link to the page of an incident, which names its cause: `Open incident 4 (proxy-2)`."""
+    return HeadlineAction(f"Open incident {number} ({cause_name})", f"/incidents/{number}/")
 
 
 def link_activity(
@@ -186,8 +204,7 @@ def link_activity(
     """Return links to the pages of changes and of incidents that ended recently."""
     links = [HeadlineAction(f"Open {change.kind} {change.number}", change.path) for change in changes]
     links += [
-        HeadlineAction(f"Open incident {recovery.number}", f"/incidents/{recovery.number}/")
-        for recovery in list(recoveries)[:_MAX_RECOVERIES]
+        link_incident(recovery.number, recovery.cause_name) for recovery in list(recoveries)[:MAX_RECOVERIES]
     ]
     return tuple(links)
 

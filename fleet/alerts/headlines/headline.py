@@ -20,6 +20,7 @@ from fleet.alerts.headlines.activity import (
     describe_recoveries,
     find_restarting_instances,
     link_activity,
+    link_incident,
 )
 from fleet.alerts.headlines.causes import HEADLINE_STATES, ActiveCause, CauseAgents, find_causes, merge_groups
 from fleet.alerts.wording.words import (
@@ -40,6 +41,8 @@ from fleet.vocabulary.verdicts import AFFECTED_STATES, State
 
 #: Maximum number of causes that the sentence names after the first one.
 _MAX_OTHER_CAUSES = 2
+#: Maximum number of linked incidents of causes, as in headline.js.
+_MAX_LINKED_INCIDENTS = 3
 _NO_DATA = "No data yet: Refloat has not completed a poll of the fleet."
 _NONE_STRANDED = "No stranded agents."
 #: States of agents that do not show whether the state of the fleet is known.
@@ -132,6 +135,14 @@ class Headline:
         """Return the beginning of the title of a tab: symbol and number, `✖67`; empty if all is well."""
         count = f"{self.count:,}" if self.count else ""
         return f"{self.state.look.glyph}{count}" if self.state.look.glyph else ""
+
+    @property
+    def incident_links(self) -> tuple[HeadlineAction, ...]:
+        """Return links to the open incidents of the first causes, as headline.js paints them."""
+        links = (
+            link_incident(cause.incident, cause.name) for cause in self.causes if cause.incident is not None
+        )
+        return tuple(links)[:_MAX_LINKED_INCIDENTS]
 
     @property
     def incidents(self) -> tuple[int, ...]:

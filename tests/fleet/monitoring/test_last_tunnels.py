@@ -21,6 +21,7 @@ _TUNNELS = {"only": {0}, "left": {0, 1}, "on-silent": {0, 2}, "other": {1}}
         ({"sick_proxies": {0}}, ["only", "left", "on-silent"], []),
         ({"silent_proxies": {0}}, ["only"], ["left", "on-silent"]),
         ({"silent_proxies": {0, 2}}, ["only", "on-silent"], ["left"]),
+        ({"silent_proxies": {0}, "sick_proxies": {2}}, ["only"], ["left"]),
         ({"silent_proxies": {0, 1, 2}}, ["only", "left", "on-silent"], []),
         ({"silent_proxies": {1}}, ["only", "left", "on-silent"], []),
     ],
@@ -28,7 +29,7 @@ _TUNNELS = {"only": {0}, "left": {0, 1}, "on-silent": {0, 2}, "other": {1}}
 def test_agents_that_have_left_a_proxy(
     fields: Mapping[str, set[int]], remaining_ids: list[str], moved_ids: list[str]
 ) -> None:
-    """Only of a proxy that does not respond; another one that does not respond is no place to be."""
+    """Only of a proxy that does not respond; another one that fails is no place to be."""
     table = CampaignFleet(_TUNNELS, proxies=3, **fields).table(1.0)  # type: ignore[arg-type] # fields by name
     agents = find_proxy_agents(table, table.instances[0])
     assert [table.ids[index] for index in agents.remaining_agents.tolist()] == remaining_ids

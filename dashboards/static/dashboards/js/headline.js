@@ -45,11 +45,12 @@ function link(href, text) {
 }
 
 /** Paint the actions that the user may take, and the incidents. */
-function paintActions(place, { actions, preventions, incidents, links }, permissions) {
+function paintActions(place, { actions, preventions, causes, links }, permissions) {
   const prefix = document.body.dataset.prefix;
   const isAllowed = ({ permission }) => permissions.includes(permission);
   const parts = actions.filter(isAllowed).map(({ path, label }) => link(path, label));
-  parts.push(...incidents.slice(0, MAX_INCIDENTS).map((number) => link(`${prefix}/incidents/${number}/`, `Open incident ${number}`)));
+  const incidents = causes.filter(({ incident }) => incident !== null).slice(0, MAX_INCIDENTS);
+  parts.push(...incidents.map(({ incident, name }) => link(`${prefix}/incidents/${incident}/`, `Open incident ${incident} (${name})`)));
   parts.push(...links.map(({ path, label }) => link(path, label)));
   for (const { path, label } of preventions.filter(isAllowed)) {
     const prevention = document.createElement("span");

@@ -52,7 +52,9 @@ CONFIG_CHANGE = ChangeProgress(
     actor_name="demo",
     started_at=NOW - 60,
 )
-RECOVERY = RecentRecovery(6, "15 agents were stranded because proxy-2 was not responding", NOW - 60)
+RECOVERY = RecentRecovery(
+    6, "15 agents were stranded because proxy-2 was not responding", "proxy-2", NOW - 60
+)
 
 
 def _sentence(change: ChangeProgress) -> str:
@@ -253,10 +255,26 @@ def test_links_open_changes_and_recent_incidents() -> None:
     changes = describe_changes(Activity((CAMPAIGN,)), NOW)
     assert [(link.label, link.path) for link in link_activity(changes, [RECOVERY])] == [
         ("Open campaign 3", "/changes/3/"),
-        ("Open incident 6", "/incidents/6/"),
+        ("Open incident 6 (proxy-2)", "/incidents/6/"),
     ]
     assert describe_recoveries(Activity((), (RECOVERY,)), NOW) == (
         "Recovered at 13:45 UTC: 15 agents were stranded because proxy-2 was not responding."
+    )
+
+
+def test_several_incidents_that_ended_are_counted_without_their_agents() -> None:
+    """An agent that moved from one failing proxy to the next one belonged to both."""
+    earlier = RecentRecovery(5, "12 agents were stranded because proxy-3 was unhealthy", "proxy-3", NOW - 99)
+    assert describe_recoveries(Activity((), (RECOVERY, earlier)), NOW) == (
+        "2 incidents ended, the last at 13:45 UTC: proxy-2 and proxy-3."
+    )
+    recoveries = (RECOVERY, earlier, replace(earlier, number=4, cause_name="auth-1"))
+    assert describe_recoveries(Activity((), recoveries, 7), NOW) == (
+        "7 incidents ended, the last at 13:45 UTC: proxy-2, proxy-3, auth-1 and 4 more."
+    )
+    again = (RECOVERY, replace(RECOVERY, number=4, recovered_at=NOW - 300))
+    assert describe_recoveries(Activity((), again, 2), NOW) == (
+        "2 incidents ended, the last at 13:45 UTC: proxy-2."
     )
 
 
@@ -268,7 +286,7 @@ def test_headline_of_a_healthy_fleet_tells_of_the_change_and_of_what_ended() -> 
         "Recovered at 13:45 UTC: 15 agents were stranded because proxy-2 was not responding."
     )
     assert (headline.state, headline.count, headline.tab_title) == (State.WORKING, 0, "")
-    assert [link.label for link in headline.links] == ["Open campaign 3", "Open incident 6"]
+    assert [link.label for link in headline.links] == ["Open campaign 3", "Open incident 6 (proxy-2)"]
     ended_change = replace(CAMPAIGN, state=ChangeState.VERIFIED, ended_at=NOW)
     assert describe_fleet(table_with(), (), NOW, Activity((ended_change,))).state is State.HEALTHY
 
