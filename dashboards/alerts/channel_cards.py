@@ -10,7 +10,7 @@ from typing import Any
 from django.db.models import QuerySet
 
 from dashboards.alerts.delivery_rows import HIDDEN_CHANNEL_TEXT
-from dashboards.alerts.failing_channels import describe_failing
+from dashboards.fleet.failing_channels import describe_failing
 from dashboards.shared.owners import format_owner
 from dashboards.shared.presenters import age_ms_of, to_moment_or_none
 from fleet.alerts import setup_actions

@@ -12,8 +12,8 @@ from urllib.parse import urlencode
 import numpy as np
 import numpy.typing as npt
 
-from dashboards.alerts.failing_channels import describe_recipients
 from dashboards.alerts.trend_line import trend_points_of
+from dashboards.fleet.failing_channels import describe_recipients
 from dashboards.shared import record_reader
 from dashboards.shared.presenters import age_ms_of, to_moment_or_none
 from fleet.alerts import store

@@ -13,13 +13,13 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from dashboards.alerts import delivery_rows, incident_evidence, incident_list, prior_changes
 from dashboards.alerts import presenters as alert_presenters
-from dashboards.alerts.failing_channels import read_failing_channels
 from dashboards.alerts.incident_list import IncidentTab
 from dashboards.alerts.silences.rows import find_active_silences_of
 from dashboards.alerts.silences.sentences import describe_queued, read_receivers
 from dashboards.alerts.views.incident_dialogs import DIALOGS
 from dashboards.alerts.views.silences import change_silence
 from dashboards.fleet import agent_csv, history
+from dashboards.fleet.failing_channels import FailingChannel, read_failing_channels
 from dashboards.shared import headlines, presenters, record_reader, refusals
 from dashboards.shared.instance_states import find_stranding_instances
 from dashboards.shared.pages import sentence_of, signed_in_user_of, url_prefix_of
@@ -136,7 +136,8 @@ def incidents(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
 @never_cache
 @answers_moment
 def badge(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
-    """Return what the frame of a page shows: open incidents, newest notification, headline, and age of the data.
+    """Return what the frame of a page shows: open incidents, newest notification, headline, age of the data, and
+    failing channels.
 
     With `at`, the incidents and the headline are those of a past moment; the notification is that of now.
     """
@@ -151,8 +152,20 @@ def badge(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseB
             "newest": alert_presenters.newest_notification_of(newest_event),
             "headline": _read_tab_headline(cluster, at_text),
             "data": _read_data_status(cluster),
+            "failing_channels": [
+                {"number": channel.number, "notice": channel.notice}
+                for channel in _read_failing_channels_at(request, cluster, at_text)
+            ],
         }
     )
+
+
+def _read_failing_channels_at(request: HttpRequest, cluster: str, at_text: str) -> list[FailingChannel]:
+    """Return the channels that are failing now; none for a past moment. Raises MomentError."""
+    now = record_reader.current_time()
+    if parse_at(at_text, now) is not None:
+        return []
+    return read_failing_channels(cluster, now, signed_in_user_of(request))
 
 
 def _count_open_incidents_at(cluster: str, at_text: str) -> dict[str, int]:

@@ -9,11 +9,12 @@ from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_safe
 
+from dashboards.fleet.failing_channels import read_failing_channels
 from dashboards.fleet.timeline.history_rows import read_day_chart
 from dashboards.fleet.timeline.trend_rows import read_instance_trends
 from dashboards.shared import headlines, presenters
 from dashboards.shared.instance_states import find_stranding_instances
-from dashboards.shared.pages import needs_record
+from dashboards.shared.pages import needs_record, signed_in_user_of
 from dashboards.shared.permissions import read_known_clusters, requires
 from dashboards.shared.rewind import moment_of, shows_moment
 from fleet.changes.operations import drains
@@ -36,12 +37,14 @@ def fleet_now(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
     """Show agents by state, auths, proxies and current causes, now or at `?at=`.
 
     Template `dashboards/fleet.html`: presenters.live_page_context_of, `auths` and `proxies` (InstanceCard), `headline`
-    (fleet.alerts.headlines.headline.Headline) and `can_act`, all of one round; `chart` (HistoryChart) of the 24 h
+    (fleet.alerts.headlines.headline.Headline) and `can_act`, all of one round; `failing_channels` (FailingChannel) of
+    now; `chart` (HistoryChart) of the 24 h
     before, or None with `?part=instances`.
     """
     moment = moment_of(request, cluster)
     table, now = moment.reader.table(cluster, moment.now), moment.now
     summary = summary_of(table)
+    is_part = request.GET.get(_PART_PARAMETER) == _INSTANCES_PART
     context = {
         **presenters.live_page_context_of(summary, now, "fleet"),
         **presenters.instance_cards_of(
@@ -53,11 +56,14 @@ def fleet_now(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
         ),
         # The script requests the instances much more often than the chart.
         "chart": None
-        if request.GET.get(_PART_PARAMETER) == _INSTANCES_PART
+        if is_part
         else read_day_chart(
             cluster, now, is_past=moment.past_at is not None, present=_present_counts_of(summary)
         ),
         "headline": headlines.headline_at(moment, cluster),
+        "failing_channels": []
+        if is_part or moment.past_at is not None
+        else read_failing_channels(cluster, now, signed_in_user_of(request)),
         "can_act": moment.past_at is None and has_permission(request.user, Permission.ACT_ON_FLEET, cluster),
     }
     return render(request, "dashboards/fleet.html", context)

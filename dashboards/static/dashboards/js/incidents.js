@@ -1,4 +1,4 @@
-/* Incidents on every page: the badge in the navigation, and a toast when an incident opens or resolves. Pages with a
+/* Incidents on every page: the badges in the navigation, failing notification channels, and a toast when an incident opens or resolves. Pages with a
    live link get them at once ("refloat-incidents" on the window); the other pages poll. */
 
 import { label, STATES } from "./fleet-state.js";
@@ -45,6 +45,28 @@ function showHeadlineBadge({ tab_title, state, count, text }) {
   headlineBadge.firstElementChild.textContent = tab_title;
   headlineBadge.lastElementChild.textContent = ` ${count} ${label(STATES.indexOf(state))}`;
   headlineBadge.title = text;
+}
+
+const channelBadge = document.getElementById("channel-badge");
+
+/** Show that notification channels are failing: a mark in the navigation, and the notices of pages that have a place. */
+function showFailingChannels(channels) {
+  channelBadge.hidden = channels.length === 0;
+  channelBadge.title = channels.map(({ notice }) => notice).join("\n");
+  const place = document.getElementById("failing-channels");
+  if (place === null) return;
+  const notices = channels.map(({ number, notice }) => {
+    const line = document.createElement("p");
+    line.className = "notice notice-warn";
+    const link = document.createElement("a");
+    link.href = `${prefix}/alerts/channels/#channel-${number}`;
+    link.textContent = "Show channel";
+    line.append(`${notice} `, link);
+    return line;
+  });
+  // Equal notices stay: a click or the focus on one of them must not get lost.
+  const text = (lines) => [...lines].map((line) => line.textContent).join("\n");
+  if (text(notices) !== text(place.children)) place.replaceChildren(...notices);
 }
 
 /** Time of the last toast by incident: the live link and polling must not both show one. */
@@ -122,9 +144,10 @@ async function ask() {
     if (answer.redirected) showStatus(null, "signed-out");
     // The slider of the map has moved on: the answer is about another moment.
     if (!answer.ok || answer.redirected || at !== pastMoment()) return;
-    const { open, newest, headline, data } = await answer.json();
+    const { open, newest, headline, data, failing_channels: failingChannels } = await answer.json();
     showStatus(data);
     showBadge(open);
+    showFailingChannels(failingChannels);
     // A live page has a newer one.
     if (headline && document.body.dataset.live === undefined) {
       showHeadlineBadge(headline);

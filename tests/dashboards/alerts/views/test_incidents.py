@@ -57,16 +57,18 @@ def test_list_shows_open_incidents_and_the_last_evaluation(
 def test_badge_of_a_past_page_has_the_incidents_of_its_moment(
     client: Client, person: MakeUser, incident: Incident, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Open then, also if it is resolved now; an invalid moment is refused."""
+    """Open then, also if it is resolved now; no failing channels; an invalid moment is refused."""
     client.force_login(person("viewer"))
     headline = describe_stale_fleet(FakeReader().stream_header("default", 0.0), 0.0)
     monkeypatch.setattr(headlines, "headline_at", lambda moment, cluster: headline)
     monkeypatch.setattr(incidents, "open_moment", lambda at, cluster: None)
     Incident.objects.update(opened_at=100.0, resolved_at=200.0, state="resolved")
     assert client.get("/incidents/badge.json").json()["open"]["critical"] == 0
+    Channel.objects.create(name="ops", kind="webhook", failing_since=250.0)
     for at, count in (("00:01:30", 0), ("00:02:30", 1), ("00:03:30", 0)):
         badge = client.get(f"/incidents/badge.json?at=1970-01-01T{at}Z").json()
         assert (badge["open"]["critical"], badge["headline"]["state"]) == (count, "unknown")
+        assert badge["failing_channels"] == []
     answer = client.get("/incidents/badge.json?at=nonsense")
     assert (answer.status_code, "Invalid time" in answer.json()["detail"]) == (400, True)
 
@@ -472,3 +474,20 @@ def test_limited_reader_sees_no_installation_actions_or_errors(
         change.summary for change in find_prior_changes("other", incident.opened_at, is_limited_user=True)
     ] == [f"{describe_action('agent.retire')}: act of other"]
     assert len(find_prior_changes("other", incident.opened_at, is_limited_user=False)) == 2
+
+
+def test_every_page_shows_that_a_channel_is_failing(
+    client: Client, person: MakeUser, fake_reader: FakeReader, incident: Incident
+) -> None:
+    """In the answer for the frame, and in a line of Fleet now."""
+    client.force_login(person("viewer"))
+    channel = Channel.objects.create(name="ops", kind="webhook", failing_since=time.time() - 60)
+    (failing_channel,) = client.get("/incidents/badge.json").json()["failing_channels"]
+    assert failing_channel["number"] == channel.pk
+    assert failing_channel["notice"].startswith("Channel ops has been failing since ")
+    page = client.get("/").content.decode()
+    assert failing_channel["notice"] in page
+    assert f'href="/alerts/channels/#channel-{channel.pk}"' in page
+    Channel.objects.update(failing_since=None)
+    assert client.get("/incidents/badge.json").json()["failing_channels"] == []
+    assert "has been failing" not in client.get("/").content.decode()

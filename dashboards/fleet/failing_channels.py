@@ -1,4 +1,4 @@
-"""Channels that are failing: a notice for the pages of incidents and the card of the channel, and names of recipients.
+"""Channels that are failing: a notice for Fleet now, incidents and the card of the channel, and names of recipients.
 
 docs/reference/alerts.md, "Delivery".
 """

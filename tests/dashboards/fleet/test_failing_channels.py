@@ -7,7 +7,7 @@ import time
 import pytest
 from django.contrib.auth.models import User
 
-from dashboards.alerts.failing_channels import (
+from dashboards.fleet.failing_channels import (
     describe_failing,
     describe_recipients,
     read_failing_channels,
