@@ -151,7 +151,8 @@ class ChangeChannelRequest(RequestBody):
     name: Name | None = None
     """Name of the channel."""
     values: Annotated[_Values, Field(default_factory=dict)]
-    """New values by field. A secret that is left out or empty keeps its stored value, for the same origin."""
+    """New values by field. A secret that is left out or empty keeps its stored value, for the same origin. For another
+    origin, it must be given again; an empty text removes an optional one."""
     is_enabled: bool | None = None
     """Whether notifications are sent."""
     send_resolved: bool | None = None
@@ -225,7 +226,8 @@ def get_channel(request: HttpRequest, cluster: str, number: int) -> Any:
 def change_channel(request: HttpRequest, cluster: str, number: int, body: ChangeChannelRequest) -> Any:
     """Change a notification channel.
 
-    Fields that are left out keep their values. Another origin of the address drops the stored secrets.
+    Fields that are left out keep their values. With another origin of the address, each secret
+    must be given again, or be removed with an empty text if the kind does not need it.
     """
     row = _require_channel(cluster, number)
     require_writable(request, row)

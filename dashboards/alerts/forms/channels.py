@@ -31,7 +31,6 @@ class ChannelForm(OwnedForm):
     digest = forms.ChoiceField(
         choices=[("", "never"), *((period.value, period.value) for period in DigestPeriod)],
         required=False,
-        initial=DigestPeriod.WEEKLY.value,
         label="Digest",
         help_text="Summary of incidents, including severity info. Sent at 08:00 UTC; weekly digests on Mondays.",
     )
@@ -71,6 +70,11 @@ class ChannelForm(OwnedForm):
                 value_text = "new value" if field.input.is_hidden else "whole address"
                 form_field.widget.attrs["placeholder"] = f"Stored. Enter the {value_text} to replace it."
             self.fields[field.input.name] = form_field
+            if field.input.is_hidden and not field.is_required and field.key in self._stored_secrets:
+                label = (field.label or field.input.label).lower()
+                self.fields[_removal_name_of(field)] = forms.BooleanField(
+                    required=False, label=f"Remove the stored {label}"
+                )
         refused_field = self.fields["refused_secrets"]
         assert isinstance(refused_field, forms.MultipleChoiceField)
         refused_field.choices = [(name, name) for name in self._secret_names]
@@ -80,7 +84,14 @@ class ChannelForm(OwnedForm):
             del self.fields["digest"]
         if not row.pk:
             self.initial["name"] = _free_name_of(kind)
-        self._main_names = [field.input.name for field in kind.fields if not field.is_advanced]
+            self.initial["digest"] = channel_setup.default_digest_of(kind)
+        self._main_names = [
+            name
+            for field in kind.fields
+            if not field.is_advanced
+            for name in (field.input.name, _removal_name_of(field))
+            if name in self.fields
+        ]
         self.order_fields(["name", *self._main_names])
 
     @property
@@ -147,6 +158,9 @@ class ChannelForm(OwnedForm):
             self._previous_origin,
             allow_private=bool(cleaned_data.get("allow_private")),
             can_allow_private=not self.fields["allow_private"].disabled,
+            removed_keys=[
+                field.key for field in self._kind.fields if cleaned_data.get(_removal_name_of(field))
+            ],
         )
         cleaned_data["allow_private"] = self._new_values.allow_private
         for field in self._kind.fields:
@@ -161,6 +175,11 @@ class ChannelForm(OwnedForm):
         channel_setup.write_values(self.instance, self._kind, self._new_values)
         channel: Channel = super().save(commit)
         return channel
+
+
+def _removal_name_of(field: ChannelField) -> str:
+    """Return the name of the checkbox that removes a stored secret."""
+    return f"remove_{field.input.name}"
 
 
 def _create_input(field: ChannelField) -> forms.CharField:

@@ -44,7 +44,8 @@ _MAX_LOG_ROWS = 50
 def channels(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """List channels, routes and the latest deliveries; POST with `do=again` resends a failed notification.
 
-    Template `dashboards/channels.html`: `cards` (ChannelCard), `kinds` (ChannelKind), `tree` (RouteNode), `trial_form`,
+    Template `dashboards/channels.html`: `cards` (ChannelCard), `kinds` (ChannelKind), `updating_kinds`: labels of
+    those that update a message in place; `tree` (RouteNode), `trial_form`,
     `trial` (RoutePrediction or None), `log`, `is_sending`, `can_change`.
     """
     now, user = record_reader.current_time(), signed_in_user_of(request)
@@ -69,6 +70,7 @@ def channels(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespon
         "tab": "channels",
         "cards": cards,
         "kinds": list(CHANNEL_KINDS.values()),
+        "updating_kinds": [kind.label for kind in CHANNEL_KINDS.values() if kind.updates_in_place],
         "tree": route_tree.read_route_tree(
             cluster, writable_owners, set() if trial is None else trial.route_numbers
         ),

@@ -13,6 +13,10 @@ from fleet.alerts.channels import Receipt, SendRequest
 
 #: Key in `Channel.config` for the origin of a sealed address.
 _ORIGIN_KEY = "host"
+_SEVERITY_NOTE = (
+    "A higher severity is sent at once. A lower one is not sent by itself: the next notification of the incident "
+    "has it."
+)
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
@@ -79,6 +83,11 @@ class ChannelKind:
     #: Reposts the current state of incidents, for receivers that drop alerts that are not reposted. They identify an
     #: alert by its labels, including the severity. Raises SendError.
     repost: Callable[[Sequence[SendRequest]], None] | None = None
+
+    @property
+    def severity_note(self) -> str:
+        """When a channel of this kind learns of a lower severity, as a sentence; empty: at once."""
+        return "" if self.updates_in_place else _SEVERITY_NOTE
 
     def split_secrets(self, field_values: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
         """Return the values to store in plain text, and those to seal."""

@@ -5,7 +5,7 @@ docs/reference/alerts.md, "Notification channels".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from django.db import transaction
@@ -45,12 +45,15 @@ def merge_values(
     *,
     allow_private: bool,
     can_allow_private: bool,
+    removed_keys: Collection[str] = (),
 ) -> MergedValues:
     """Return the values of a channel: entered ones, and stored secrets where nothing was entered. Pure.
 
     Another origin of the address drops the stored secrets, and the permission for private addresses of a user who may
-    not give it. `entered_values`: a value, or an empty text, for each key of a field.
+    not give it; it is a problem if a secret that the channel had is then neither entered nor removed on purpose.
+    `entered_values`: a value, or an empty text, for each key of a field; `removed_keys`: secrets to remove.
     """
+    stored_secrets = {key: text for key, text in stored_secrets.items() if key not in removed_keys}
     field_values = {key: text or stored_secrets.get(key, "") for key, text in entered_values.items()}
     origin = kind.origin_of(field_values)
     is_other_origin = bool(origin) and origin != previous_origin
@@ -59,11 +62,13 @@ def merge_values(
         allow_private = allow_private and can_allow_private
     problems = {}
     for field in kind.fields:
-        if field.is_required and not field_values[field.key]:
+        is_lost = is_other_origin and field.key in stored_secrets
+        if (field.is_required or is_lost) and not field_values[field.key]:
             label = (field.label or field.input.label).lower()
+            removal_text = "" if field.is_required else ", or remove it"
             problems[field.key] = (
-                f"The address changed: enter the {label} again."
-                if is_other_origin and field.key in stored_secrets
+                f"The address changed: enter the {label} again{removal_text}."
+                if is_lost
                 else f"Enter the {label}."
             )
         try:
@@ -145,11 +150,28 @@ def apply_values(
         origin_of(row, kind, stored_secrets),
         allow_private=row.allow_private,
         can_allow_private=can_allow_private,
+        # An empty text keeps a secret. Another address cannot keep it, so there it is removed on purpose.
+        removed_keys=_find_removed_keys(row, kind, entered_values, stored_secrets),
     )
     if not new_values.problems:
         write_values(row, kind, new_values)
         row.allow_private = new_values.allow_private
     return dict(new_values.problems)
+
+
+def _find_removed_keys(
+    row: Channel, kind: ChannelKind, entered_values: Mapping[str, str], stored_secrets: Mapping[str, str]
+) -> set[str]:
+    """Return the optional secrets that an explicit empty text removes, because the address has another origin."""
+    new_values = {
+        **row.config,
+        **stored_secrets,
+        **{key: text for key, text in entered_values.items() if text},
+    }
+    if kind.origin_of(new_values) == origin_of(row, kind, stored_secrets):
+        return set()
+    optional_keys = {field.key for field in kind.fields if field.is_secret and not field.is_required}
+    return {key for key, text in entered_values.items() if not text and key in optional_keys}
 
 
 def write_values(row: Channel, kind: ChannelKind, new_values: MergedValues) -> None:

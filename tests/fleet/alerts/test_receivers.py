@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from fleet.alerts.channels.registry import CHANNEL_KINDS
 from fleet.models.alerting import Channel, Delivery, Route
-from fleet.models.incidents import IncidentEvent
+from fleet.models.incidents import Incident, IncidentEvent
+from fleet.vocabulary.incidents import Severity
 from tests.fakes.evaluator_scenario import EvaluatorScenario
 
 pytestmark = pytest.mark.django_db
@@ -50,3 +52,18 @@ def test_channel_that_is_new_gets_a_first_notification() -> None:
     assert first_payload["kind"] == "firing"
     assert first_payload["subject"].startswith("CRIT default: 20 agents stranded")
     assert len(set(Delivery.objects.filter(channel=late).values_list("key", flat=True))) == 2
+
+
+def test_lower_severity_is_sent_to_channels_that_update_in_place_only() -> None:
+    """The agents have recovered, the proxy has not: kinds say so with `severity_note`."""
+    scenario = EvaluatorScenario()
+    root = Route.objects.get(name="Everything")
+    for slug in CHANNEL_KINDS.keys() - {"webhook"}:
+        root.channels.add(Channel.objects.create(name=slug, kind=slug))
+    scenario.run(60, stranded_count=20)
+    Delivery.objects.update(sent_at=scenario.now)
+    scenario.run(120, is_proxy_sick=True)
+    assert Incident.objects.get(cause_kind="proxy").severity == Severity.WARNING.look.number
+    deliveries = Delivery.objects.filter(kind="severity")
+    kinds_without_note = {slug for slug, kind in CHANNEL_KINDS.items() if not kind.severity_note}
+    assert set(deliveries.values_list("channel__kind", flat=True)) == kinds_without_note == {"slack"}

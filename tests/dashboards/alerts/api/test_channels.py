@@ -75,13 +75,20 @@ def test_channel_is_created_listed_changed_and_deleted(client: Client, config_ad
     assert "s3cret" not in str(entries)
 
 
-def test_another_origin_drops_the_secrets(client: Client, config_admin: dict[str, str]) -> None:
-    """As on the page; another path keeps them."""
+def test_another_origin_needs_the_secrets_again(client: Client, config_admin: dict[str, str]) -> None:
+    """As on the page; another path keeps them, and an empty text removes them."""
     number = post(client, "channels", _HOOK, config_admin).json()["number"]
     path = f"channels/{number}"
     post(client, path, {"values": {"url": "https://hooks.example.com/other"}}, config_admin)
     assert _secrets_of(number)["signing_key"] == "s3cret-key"
-    post(client, path, {"values": {"url": "https://evil.example.com/other"}}, config_admin)
+    values = {"url": "https://evil.example.com/other"}
+    answer = post(client, path, {"values": values}, config_admin)
+    assert (answer.status_code, "enter the signing key again, or remove it" in answer.content.decode()) == (
+        400,
+        True,
+    )
+    assert _secrets_of(number)["signing_key"] == "s3cret-key"
+    post(client, path, {"values": values | {"signing_key": ""}}, config_admin)
     assert _secrets_of(number) == {"url": "https://evil.example.com/other"}
 
 

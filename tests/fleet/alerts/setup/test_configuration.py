@@ -236,7 +236,7 @@ def test_new_address_needs_its_secrets_again(estate: None) -> None:
     )
     (problem,) = _problems_of(text)
     assert (
-        "line 5: signing_key: no secret is stored for channel 'ops'. Set the variable REFLOAT_CHANNEL_OPS"
+        "line 5: channel 'ops': signing_key: The address changed: enter the signing key again, or remove it"
         in problem
     )
     _apply(text, variables={"REFLOAT_CHANNEL_OPS_SIGNING_KEY": "new"})
