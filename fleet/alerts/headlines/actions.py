@@ -60,8 +60,12 @@ def _repair_instance(cause: ActiveCause) -> HeadlineAction:
 
 #: Refloat cannot see the fleet.
 BLIND_ACTIONS = (HeadlineAction("Check the pollers of Refloat", runbook_path_of(RunbookCause.CONSOLE)),)
-RECONNECT_MODE = HeadlineAction(
-    "Switch agents to reconnect mode", "/policy-presets/failover/", CONFIGURE, is_dialog=True
+#: The preset *Failover on* of the policies.
+TURN_ON_FAILOVER = HeadlineAction(
+    "Turn on failover: agents leave an unhealthy auth",
+    "/policy-presets/failover/",
+    CONFIGURE,
+    is_dialog=True,
 )
 
 
@@ -112,7 +116,7 @@ def select_preventions(table: FleetTable, cause: ActiveCause | None) -> tuple[He
     keeps_connection = (modes == ReconnectMode.PICK_FIRST) | (
         (modes == ReconnectMode.RECONNECT) & ((flags & HEALTH_CHECK) == 0)
     )
-    return (RECONNECT_MODE,) if keeps_connection.any() else ()
+    return (TURN_ON_FAILOVER,) if keeps_connection.any() else ()
 
 
 def _is_failing(table: FleetTable, cause: Cause) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 from fleet.alerts.headlines.actions import (
     ACT,
     CONFIGURE,
-    RECONNECT_MODE,
+    TURN_ON_FAILOVER,
     HeadlineAction,
     bring_back_into_service,
     can_move_off_proxy,
@@ -28,7 +28,7 @@ from fleet.alerts.instance_causes import cause_of_instance
 from fleet.alerts.matchers import Matcher, escape_name, format_matchers
 from fleet.alerts.notifications import agents_path
 from fleet.alerts.runbooks.texts import RUNBOOKS, Remedy, RemedyAction
-from fleet.monitoring.last_tunnels import describe_unreachable_agents, find_proxy_agents
+from fleet.monitoring.last_tunnels import describe_unreachable_agents, find_proxy_agents, is_responding
 from fleet.monitoring.views import FleetTable, InstanceView
 from fleet.vocabulary.incidents import Cause, CauseKind
 from fleet.vocabulary.instances import SICK_STATES, InstanceKind, InstanceState
@@ -72,6 +72,8 @@ class RemedyButton:
     action: HeadlineAction | None = None
     #: Why the action is not possible, as a sentence; empty if it is, or if Refloat cannot carry out the remedy.
     refusal: str = ""
+    #: Why the action has no effect yet, as a sentence; empty if it has. Such a button never stands out.
+    delay_reason: str = ""
 
 
 def find_buttons(runbook: RunbookCause, scope: RemedyScope) -> tuple[RemedyButton, ...]:
@@ -92,6 +94,7 @@ def find_main_button(buttons: Iterable[RemedyButton], scope: RemedyScope) -> Rem
             button
             for button in buttons
             if button.action is not None
+            and not button.delay_reason
             and (is_failing or (is_drained and button.remedy.action is RemedyAction.CHANGE_SERVICE))
         ),
         None,
@@ -102,7 +105,20 @@ def _find_button(remedy: Remedy, runbook: RunbookCause, scope: RemedyScope) -> R
     if remedy.action is None:
         return RemedyButton(remedy)
     action = _FINDERS[remedy.action](runbook, scope)
-    return RemedyButton(remedy, refusal=action) if isinstance(action, str) else RemedyButton(remedy, action)
+    if isinstance(action, str):
+        return RemedyButton(remedy, refusal=action)
+    is_service_change = remedy.action is RemedyAction.CHANGE_SERVICE
+    return RemedyButton(
+        remedy, action, delay_reason=_describe_drain_delay(scope) if is_service_change else ""
+    )
+
+
+def _describe_drain_delay(scope: RemedyScope) -> str:
+    """Return why an instance cannot be taken out of service at once; empty if it can, or is out of service."""
+    view = scope.instance
+    if view is None or view.drain_request is not None or scope.is_drain_requested or is_responding(view):
+        return ""
+    return f"{view.facts.name} is not responding: it is drained as soon as it responds."
 
 
 def _find_move(runbook: RunbookCause, scope: RemedyScope) -> HeadlineAction | str:
@@ -172,8 +188,8 @@ def _find_service_change(_: RunbookCause, scope: RemedyScope) -> HeadlineAction 
     return take_out_of_service(view.facts.name, view.facts.id)
 
 
-def _find_mode_switch(_runbook: RunbookCause, _scope: RemedyScope) -> HeadlineAction:
-    return RECONNECT_MODE
+def _find_failover(_runbook: RunbookCause, _scope: RemedyScope) -> HeadlineAction:
+    return TURN_ON_FAILOVER
 
 
 def _find_affected(runbook: RunbookCause, scope: RemedyScope) -> HeadlineAction | str:
@@ -244,7 +260,7 @@ _INSTANCES_PATH = "/#instances"
 _FINDERS: Mapping[RemedyAction, Callable[[RunbookCause, RemedyScope], HeadlineAction | str]] = {
     RemedyAction.MOVE_AGENTS: _find_move,
     RemedyAction.CHANGE_SERVICE: _find_service_change,
-    RemedyAction.SWITCH_RECONNECT_MODE: _find_mode_switch,
+    RemedyAction.TURN_ON_FAILOVER: _find_failover,
     RemedyAction.VIEW_AFFECTED: _find_affected,
     RemedyAction.VIEW_INSTANCES: _find_instances,
     RemedyAction.COMPARE_MOMENTS: _find_comparison,

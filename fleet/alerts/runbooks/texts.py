@@ -18,7 +18,7 @@ class RemedyAction(Enum):
     MOVE_AGENTS = auto()
     #: Take the instance out of service, or bring it back.
     CHANGE_SERVICE = auto()
-    SWITCH_RECONNECT_MODE = auto()
+    TURN_ON_FAILOVER = auto()
     VIEW_AFFECTED = auto()
     VIEW_INSTANCES = auto()
     COMPARE_MOMENTS = auto()
@@ -71,8 +71,8 @@ RUNBOOKS: Mapping[RunbookCause, Runbook] = {
                 RemedyAction.CHANGE_SERVICE,
             ),
             Remedy(
-                "Switch agents to reconnect mode. They then leave a failing auth by themselves next time.",
-                RemedyAction.SWITCH_RECONNECT_MODE,
+                "Turn on failover: next time, agents then leave an unhealthy auth by themselves.",
+                RemedyAction.TURN_ON_FAILOVER,
             ),
             _SILENCE,
         ),

@@ -68,7 +68,7 @@ def test_repair_leads_to_the_instance() -> None:
 
 def test_reconnect_mode_is_expected_labels_as_prevention_only() -> None:
     """To agents that kept their connection to a failing auth; the policy does not help those that are stuck."""
-    expected_labels = ["Switch agents to reconnect mode"]
+    expected_labels = ["Turn on failover: agents leave an unhealthy auth"]
     assert _labels(AUTH_1, STUCK, ReconnectMode.PICK_FIRST, auth_1=UNHEALTHY)[1] == expected_labels
     # FakeReader's agents have no health check.
     assert _labels(AUTH_1, STUCK, ReconnectMode.RECONNECT, auth_1=UNHEALTHY)[1] == expected_labels

@@ -116,7 +116,7 @@ def test_service_change_matches_the_state_of_the_instance() -> None:
     ("condition", "is_drain_requested", "expected"),
     [
         (NOT_SERVING, False, "Reconnect agents of proxy-1"),
-        (SILENT, False, "Take proxy-1 out of service"),
+        (SILENT, False, "View affected agents"),
         (SILENT, True, "Bring proxy-1 back into service"),
         ({}, False, ""),
         ({}, True, "Bring proxy-1 back into service"),
@@ -125,10 +125,25 @@ def test_service_change_matches_the_state_of_the_instance() -> None:
 def test_main_button_of_an_instance(
     condition: Mapping[str, Any], is_drain_requested: bool, expected: str
 ) -> None:
-    """An instance that is not failing needs nothing but to come back into service."""
+    """What has an effect now; an instance that is not failing needs nothing but to come back into service."""
     scope = replace(_scope_of(PROXY_1, proxy_1=condition), is_drain_requested=is_drain_requested)
     button = find_main_button(find_buttons(RunbookCause.PROXY, scope), scope)
     assert ("" if button is None or button.action is None else button.action.label) == expected
+
+
+def test_instance_that_does_not_respond_is_drained_later() -> None:
+    """The button stays, with the reason why nothing happens yet."""
+    scope = _scope_of(PROXY_1, proxy_1=SILENT)
+    reasons = {
+        button.action.label: button.delay_reason
+        for button in find_buttons(RunbookCause.PROXY, scope)
+        if button.action is not None
+    }
+    sentence = "proxy-1 is not responding: it is drained as soon as it responds."
+    assert reasons.pop("Take proxy-1 out of service") == sentence
+    assert set(reasons.values()) == {""}
+    unhealthy_scope = _scope_of(PROXY_1, proxy_1=NOT_SERVING)
+    assert not any(button.delay_reason for button in find_buttons(RunbookCause.PROXY, unhealthy_scope))
 
 
 def test_main_button_without_an_instance_is_the_first() -> None:
