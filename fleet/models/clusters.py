@@ -10,28 +10,12 @@ from django.db import models
 from django.utils import timezone
 from typing_extensions import override
 
-from fleet.vocabulary.enum_types import LabelledEnum
+from fleet.vocabulary.clusters import AddressKind, TLSSource
+
+__all__ = ["DEFAULT_CLUSTER", "AddressKind", "Cluster", "ClusterLease", "TLSSource", "ensure_default_cluster"]
 
 #: Cluster of URLs without a cluster id.
 DEFAULT_CLUSTER = "default"
-
-
-class AddressKind(LabelledEnum):
-    """How the addresses of the first auths are found; `Cluster.auths` has the entries."""
-
-    STATIC = "static", "Addresses"
-    DNS = "dns", "DNS name with several addresses (A, AAAA)"
-    SRV = "srv", "DNS SRV record"
-    FILE_SD = "file_sd", "Prometheus file_sd file"
-
-
-class TLSSource(LabelledEnum):
-    """Where the CA, the certificate and the key for a cluster come from."""
-
-    SETTINGS = "settings", "The settings of this console (REFLOAT_TLS_…)"
-    NONE = "none", "No TLS"
-    FILES = "files", "Files on the machines of the workers"
-    UPLOADED = "uploaded", "Uploaded files, encrypted in the database"
 
 
 class Cluster(models.Model):

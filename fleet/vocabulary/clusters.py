@@ -1,0 +1,23 @@
+"""Where the console finds the auths of a cluster, and where the TLS files for it come from. No I/O."""
+
+from __future__ import annotations
+
+from fleet.vocabulary.enum_types import LabelledEnum
+
+
+class AddressKind(LabelledEnum):
+    """How the addresses of the first auths are found; `Cluster.auths` has the entries."""
+
+    STATIC = "static", "Addresses"
+    DNS = "dns", "DNS name with several addresses (A, AAAA)"
+    SRV = "srv", "DNS SRV record"
+    FILE_SD = "file_sd", "Prometheus file_sd file"
+
+
+class TLSSource(LabelledEnum):
+    """Where the CA, the certificate and the key for a cluster come from."""
+
+    SETTINGS = "settings", "The settings of this console (REFLOAT_TLS_…)"
+    NONE = "none", "No TLS"
+    FILES = "files", "Files on the machines of the workers"
+    UPLOADED = "uploaded", "Uploaded files, encrypted in the database"
