@@ -8,6 +8,7 @@ import time
 from django.conf import settings
 
 from fleet.changes.base_kind import RecordSnapshot
+from fleet.clusters.test_store import ConnectionTestStore, open_test_store
 from fleet.monitoring.state.policy_report_store import PolicyReportStore, open_policy_report_store
 from fleet.monitoring.state.reader import Reader, open_reader
 
@@ -22,6 +23,12 @@ def reader() -> Reader:
 def policy_report_store() -> PolicyReportStore:
     """Return the policies that instances reported; thread-safe."""
     return open_policy_report_store(settings.REDIS_URL, settings.REFLOAT_PREFIX)
+
+
+@functools.cache
+def connection_test_store() -> ConnectionTestStore:
+    """Return the connection tests of clusters; thread-safe."""
+    return open_test_store(settings.REDIS_URL, settings.REFLOAT_PREFIX)
 
 
 def take_record_snapshot() -> RecordSnapshot:

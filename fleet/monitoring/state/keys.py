@@ -76,6 +76,9 @@ class Keys:
     #: String: when a self-probe of a poller last succeeded.
     probe = _Key("probe")
 
+    #: String: id of the newest connection test.
+    newest_connection_test = _Key("connection-test")
+
     @property
     def record_keys(self) -> tuple[str, ...]:
         """Return the keys that are only valid in one epoch."""
@@ -99,6 +102,10 @@ class Keys:
     def pending_shards(self, round_number: int) -> str:
         """Return the key of a round's unfinished shards. Set."""
         return _key_name(self, f"round:{round_number}:pending")
+
+    def connection_test(self, test_id: str) -> str:
+        """Return the key of a connection test. String: its report as JSON."""
+        return _key_name(self, f"connection-test:{test_id}")
 
 
 def _key_name(keys: Keys, name: str) -> str:
