@@ -85,6 +85,25 @@ async def look_up_services(
     raise LookupProblemError(f"The SRV record {name} says that the service is not available.", remedy)
 
 
+async def check_host(entry: AddressEntry, *, timeout_seconds: float) -> None:
+    """Have the system resolve a host name, as a connection to it does. Raises LookupProblemError."""
+    if _is_ip_address(entry.host):
+        return
+    remedy = f"Check the spelling, and the DNS servers and the hosts file {_WORKERS_NOTE}."
+    try:
+        async with asyncio.timeout(timeout_seconds):
+            await asyncio.get_running_loop().getaddrinfo(entry.host, entry.port, type=socket.SOCK_STREAM)
+    except TimeoutError:
+        raise LookupProblemError(
+            f"The name {entry.host} does not resolve: no response within {timeout_seconds:g} s.", remedy
+        ) from None
+    except (OSError, UnicodeError) as error:
+        reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+        raise LookupProblemError(
+            f"The name {entry.host} does not resolve: {reason[:1].lower()}{reason[1:]}.", remedy
+        ) from None
+
+
 class _NoRecordError(Exception):
     """The name does not exist, or has no record of this type."""
 

@@ -99,6 +99,18 @@ EXEMPT = {
     "fleet/management/commands/backup.py": "tests/flow/test_backup.py runs it",
     "fleet/management/commands/restore.py": "tests/flow/test_backup.py runs it",
     "fleet/management/commands/alerts.py": "tests/flow/test_alerts.py runs it",
+    "fleet/clusters/connection_test/probes.py": (
+        "tests/fleet/clusters/connection_test/test_run.py makes every kind of connection"
+    ),
+    "fleet/clusters/connection_test/server_checks.py": (
+        "tests/fleet/clusters/connection_test/test_run.py goes by each of its problems"
+    ),
+    "fleet/clusters/connection_test/server_steps.py": (
+        "tests/fleet/clusters/connection_test/test_run.py goes by each of its steps"
+    ),
+    "fleet/clusters/connection_test/tls_problems.py": (
+        "tests/fleet/clusters/connection_test/test_run.py has every TLS fault"
+    ),
     "fleet/vocabulary/clusters.py": "labels only; tests/fleet/clusters/test_addresses.py resolves each kind",
     "fleet/models/networking.py": "tests/fleet/changes/networking/test_run.py writes and reads them",
     "fleet/models/alerting.py": (
