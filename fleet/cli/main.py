@@ -41,6 +41,7 @@ class _MainGroup(LazyGroup):
         "retire": "fleet.cli.agent_actions:retire",
         "reinstate": "fleet.cli.agent_actions:reinstate",
         "instances": "fleet.cli.console:instances",
+        "cluster": "fleet.cli.cluster:cluster",
         "drain": "fleet.cli.drain:drain",
         "undrain": "fleet.cli.drain:undrain",
         "service": "fleet.cli.service:service",

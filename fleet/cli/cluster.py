@@ -1,0 +1,92 @@
+"""`refloat cluster`: test the connection to a cluster, without a console."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import replace
+
+import click
+
+from fleet.cli.output import Failure, print_json
+from fleet.clusters.address_entries import check_entries
+from fleet.clusters.connection_test.run import run_connection_test
+from fleet.clusters.test_report import (
+    ConnectionTestReport,
+    ConnectionTestStep,
+    StepVerdict,
+    pack_report,
+)
+from fleet.nodes.shared.flags import client_tls_options
+from fleet.transport.tls import TLSFiles
+from fleet.vocabulary.clusters import AddressKind
+
+_VERDICT_COLORS = {
+    StepVerdict.OK: "green",
+    StepVerdict.WARNING: "yellow",
+    StepVerdict.FAILED: "red",
+    StepVerdict.SKIPPED: "bright_black",
+}
+
+
+class _ConnectionTestFailed(click.exceptions.Exit):
+    """A step failed; the output says which. Exit code 1."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+
+
+@click.group()
+def cluster() -> None:
+    """Test the connection to a cluster."""
+
+
+@cluster.command()
+@click.option(
+    "--auths",
+    required=True,
+    help="Addresses of some auths (host:port), separated by commas; or the entries of another --kind.",
+)
+@click.option(
+    "--kind",
+    type=click.Choice([kind.value for kind in AddressKind]),
+    default=AddressKind.STATIC.value,
+    show_default=True,
+    help="static: host:port; dns: host:port with all addresses of the host; srv: names of SRV records; file_sd: "
+    "paths of Prometheus file_sd files.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@client_tls_options
+def test(auths: str, kind: str, as_json: bool, tls: TLSFiles) -> None:
+    """Test the connection to a cluster from this machine, and say what to do about each failure.
+
+    The test changes nothing. Exit code 0: no step failed; 1: a step failed.
+    """
+    entries = [entry.strip() for entry in auths.split(",") if entry.strip()]
+    address_kind = AddressKind(kind)
+    if problems := check_entries(address_kind, entries):
+        raise Failure(f"--auths: {problems[0]}")
+    report = asyncio.run(_run(address_kind, entries, tls if tls.enabled else None, is_shown=not as_json))
+    if as_json:
+        print_json(pack_report(report))
+    if report.verdict is StepVerdict.FAILED:
+        raise _ConnectionTestFailed
+
+
+async def _run(
+    kind: AddressKind, entries: list[str], tls: TLSFiles | None, *, is_shown: bool
+) -> ConnectionTestReport:
+    now = time.time()
+    report = ConnectionTestReport("", "", now, started_at=now)
+    async for step in run_connection_test(kind, entries, tls):
+        report = replace(report, steps=(*report.steps, step))
+        if is_shown:
+            click.echo(format_step(step))
+    return replace(report, ended_at=time.time())
+
+
+def format_step(step: ConnectionTestStep) -> str:
+    """Return the verdict and the text of a step; below it what to do."""
+    verdict = click.style(f"{step.verdict.label:<8}", fg=_VERDICT_COLORS[step.verdict])
+    line = f"{verdict} {step.label}: {step.text}"
+    return f"{line}\n{'':9}What to do: {step.remedy}" if step.remedy else line
