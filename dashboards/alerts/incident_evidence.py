@@ -20,7 +20,7 @@ from dashboards.shared import presenters
 from dashboards.shared.map_links import cause_query_of, map_url_of
 from dashboards.shared.presenters import AgentRow
 from dashboards.shared.rewind import add_at
-from fleet.alerts import store
+from fleet.alerts import notifications, store
 from fleet.alerts.evidence.agents_elsewhere import describe_agents_elsewhere
 from fleet.alerts.evidence.copies import read_evidence
 from fleet.alerts.evidence.evidence import (
@@ -180,9 +180,7 @@ def peak_time_of(incident: Incident, copy_mark: CopyMark | None) -> float:
     """Return when most agents were affected: the time of the copy, or the best that an incident without one has."""
     if copy_mark is not None:
         return copy_mark.taken_at
-    if incident.trend:
-        return max(incident.trend, key=lambda point: point[1])[0]
-    return incident.fired_at or incident.opened_at
+    return notifications.peak_time_of(incident)
 
 
 def map_links_of(incident: Incident, copy_mark: CopyMark | None, url_prefix: str) -> list[dict[str, str]]:

@@ -24,6 +24,7 @@ from fleet.alerts.routing.tree import match_routes, plan_receivers
 from fleet.alerts.silences import find_silence
 from fleet.audit import Attempt, RequestActor, record_outcome
 from fleet.models.alerting import Channel, Delivery, Silence
+from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.incidents import Incident, IncidentEvent
 from fleet.models.moments import to_seconds
 from fleet.protocol.durations import format_readable
@@ -350,8 +351,15 @@ def notify_silence_end(row: Silence, now: float, console_url: str = "") -> int:
     return incident_count
 
 
-def enqueue_test_notification(channel: Channel, now: float, actor: RequestActor) -> Delivery:
-    """Queue a test notification for a channel and return its delivery."""
+def enqueue_test_notification(
+    channel: Channel, now: float, actor: RequestActor, console_url: str = ""
+) -> Delivery:
+    """Queue a test notification for a channel, with a link to the channel, and return its delivery."""
+    base_url = console_url.rstrip("/")
+    prefix = notifications.cluster_base_url(base_url, channel.cluster or DEFAULT_CLUSTER)
+    links = NotificationLinks(
+        channel_url=f"{prefix}/alerts/channels/#channel-{channel.pk}" if base_url else ""
+    )
     notification = notifications.make_test_notification(channel.name, now)
     with record_outcome(actor.create_attempt(AuditAction.CHANNEL_TEST, channel.cluster, channel.name)):
         return Delivery.objects.create(
@@ -359,7 +367,7 @@ def enqueue_test_notification(channel: Channel, now: float, actor: RequestActor)
             cluster=channel.cluster,
             key=notification.key,
             kind=notification.kind.value,
-            payload=notifications.payload_of(notification, NotificationLinks()),
+            payload=notifications.payload_of(notification, links),
             created_at=now,
             next_attempt_at=now,
         )

@@ -5,6 +5,7 @@ docs/reference/alerts.md, "Notifications".
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -46,6 +47,8 @@ class NotificationLinks:
     incident_number: int | None = None
     #: Actions that help the affected agents now: label, and path below the prefix of the cluster.
     actions: tuple[tuple[str, str], ...] = ()
+    #: Page of the channel, for a test notification, which has no other links.
+    channel_url: str = ""
 
 
 def subject_of(notification: Notification) -> str:
@@ -140,12 +143,14 @@ def _actions_of(incident: Incident, links: NotificationLinks) -> list[tuple[str,
 
 def _link_urls_of(incident: Incident, links: NotificationLinks) -> dict[str, str]:
     """Return the links of a notification by label."""
+    if links.channel_url:
+        return {"Channel": links.channel_url}
     url_by_label: dict[str, str] = {}
     if links.console_url:
         prefix = cluster_base_url(links.console_url, incident.cluster)
         if links.incident_number is not None:
             url_by_label["Incident"] = f"{prefix}/incidents/{links.incident_number}/"
-        url_by_label["Agents"] = f"{prefix}{agents_path(incident.cause)}"
+        url_by_label["Agents"] = f"{prefix}{agents_path(incident.cause, _past_moment_of(incident))}"
     if links.runbook_url:
         url_by_label["Runbook"] = links.runbook_url
     return url_by_label
@@ -166,8 +171,20 @@ def cluster_base_url(console_url: str, cluster: str) -> str:
 _STATES_BY_RULE_KIND = {"rate": LOST_OR_AT_RISK_STATES, "excess": (State.EXCESS,)}
 
 
-def agents_path(cause: Cause) -> str:
-    """Return the path of the list of agents, filtered by a cause where a filter exists."""
+def peak_time_of(incident: Incident) -> float:
+    """Return when most agents were affected, as far as the trend of the incident tells."""
+    if incident.trend:
+        return max(incident.trend, key=lambda point: point[1])[0]
+    return incident.fired_at or incident.opened_at
+
+
+def _past_moment_of(incident: Incident) -> float | None:
+    """Return the moment that has the agents of an incident; None: the present."""
+    return peak_time_of(incident) if incident.peak_count and not incident.affected_count else None
+
+
+def agents_path(cause: Cause, past_at: float | None = None) -> str:
+    """Return the path of the list of agents, filtered by a cause where a filter exists; at a past moment if given."""
     if cause.kind is CauseKind.FLEET:
         query = [("state", state.slug) for state in _STATES_BY_RULE_KIND.get(cause.id, ())]
     elif cause.kind is CauseKind.CLUSTER:
@@ -176,6 +193,9 @@ def agents_path(cause: Cause) -> str:
         query = [("state", state.slug) for state in AFFECTED_STATES]
     if cause.kind in (CauseKind.PROXY, CauseKind.AUTH):
         query.append((cause.kind.value, cause.name))
+    if past_at is not None:
+        # Rounded up: the state at a moment is that of the last round up to it.
+        query.append(("at", f"{datetime.fromtimestamp(math.ceil(past_at), UTC):%Y-%m-%dT%H:%M:%SZ}"))
     return f"/agents/?{urlencode(query)}" if query else "/agents/"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any
 
+from django.conf import settings
 from django.http import HttpRequest
 from ninja import Router, Status
 from ninja.errors import HttpError
@@ -248,7 +249,9 @@ def test_channel(request: HttpRequest, cluster: str, number: int) -> Any:
     require_owner(request, Permission.CHANGE_CONFIG, row.cluster)
     if not row.enabled:
         raise HttpError(409, "The channel is disabled. Enable it first.")
-    incident_actions.enqueue_test_notification(row, record_reader.current_time(), request_actor_of(request))
+    incident_actions.enqueue_test_notification(
+        row, record_reader.current_time(), request_actor_of(request), settings.REFLOAT_PUBLIC_URL
+    )
     return _channel_item_of(request, row, cluster)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django.conf import settings
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
@@ -129,7 +130,9 @@ def channel(request: HttpRequest, channel_id: int, cluster: str = DEFAULT_CLUSTE
     form_action = request.POST.get("do", "")
     list_url = f"{url_prefix_of(cluster)}/alerts/channels/"
     if form_action == "test":
-        incident_actions.enqueue_test_notification(row, now, signed_in_actor_of(request))
+        incident_actions.enqueue_test_notification(
+            row, now, signed_in_actor_of(request), settings.REFLOAT_PUBLIC_URL
+        )
         is_from_list = request.POST.get("from") == "list"
         return redirect(f"{list_url}#channel-{row.pk}" if is_from_list else f"{list_url}{row.pk}/")
     if not recent_proof.is_recent(request):

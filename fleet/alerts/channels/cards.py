@@ -73,7 +73,13 @@ def card_of(request: SendRequest, *, names_event: bool) -> Card:
     payload, incident = request.payload, request.incident
     sent_at = f"{datetime.fromisoformat(payload['at']):%Y-%m-%d %H:%M:%S} UTC"
     if request.kind == "test":
-        return Card("Test notification from Refloat", to_line(incident["summary"]), footer=sent_at)
+        channel_url = payload["links"].get("Channel", "")
+        return Card(
+            "Test notification from Refloat",
+            to_line(incident["summary"]),
+            footer=sent_at,
+            buttons=_buttons_of((("channel", "Open channel", channel_url, True),)),
+        )
     if request.kind == "digest":
         buttons = _buttons_of((("incidents", "Open incidents", payload["links"].get("Incidents", ""), True),))
         body = truncate(to_lines(payload["text"].partition("\nIncidents: ")[0]), _MAX_BODY_LENGTH)

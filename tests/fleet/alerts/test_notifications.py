@@ -104,10 +104,26 @@ def test_payload_is_json_with_a_key_per_notification() -> None:
     )
 
 
+def test_link_of_past_agents_leads_to_their_moment() -> None:
+    """The list of the present is empty, or has other agents."""
+    firing, resolved_notification = (payload_of(notification, _LINKS) for notification in _notifications())
+    assert "at=" not in firing["links"]["Agents"]
+    assert "&proxy=proxy-1&at=2026-" in resolved_notification["links"]["Agents"]
+    assert agents_path(PROXY, 1_790_000_000.2).endswith("&proxy=proxy-1&at=2026-09-21T14%3A13%3A21Z")
+
+
 def test_test_notification_is_marked_as_a_test() -> None:
     """Nobody mistakes it for an incident."""
     assert make_test_notification("ops", 5.0).kind is NotificationKind.TEST
     assert "test" in subject_of(make_test_notification("ops", 5.0))
+
+
+def test_test_notification_links_to_its_channel() -> None:
+    """And to nothing else: there is no incident."""
+    url = "https://console.example.com/alerts/channels/#channel-3"
+    payload = payload_of(make_test_notification("ops", 5.0), NotificationLinks(channel_url=url))
+    assert payload["links"] == {"Channel": url}
+    assert f"Channel: {url}" in payload["text"]
 
 
 @pytest.mark.parametrize(
