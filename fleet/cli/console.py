@@ -12,7 +12,7 @@ import click
 from fleet.alerts.wording.words import describe_remaining
 from fleet.cli import api
 from fleet.cli.home import cluster_option, home_option
-from fleet.cli.output import format_table, json_option, print_json, prints_response
+from fleet.cli.output import format_table, format_time, json_option, print_json, prints_response
 from fleet.nodes.shared.options import Command, combine
 from fleet.vocabulary.instances import InstanceKind, InstanceState
 from fleet.vocabulary.verdicts import STATES_BY_URGENCY, State
@@ -57,11 +57,11 @@ def console_options(command: Command) -> Command:
     return _console_flags(run)
 
 
-def _format_counts(response: dict[str, Any]) -> str:
+def _format_counts(response: dict[str, Any], console_url: str) -> str:
     rows = [(state.label, str(response["counts"].get(state.slug, 0))) for state in State]
     return "\n".join(
         [
-            *format_headline(response.get("headline"), response.get("as_of")),
+            *format_headline(response.get("headline"), response.get("as_of"), console_url),
             format_table(("state", "agents"), rows),
             format_age(response),
         ]
@@ -70,16 +70,20 @@ def _format_counts(response: dict[str, Any]) -> str:
 
 @click.command()
 @console_options
-@prints_response(_format_counts)
-def summary(console: api.ConsoleClient, cluster: str) -> Any:
+@json_option
+def summary(console: api.ConsoleClient, cluster: str, as_json: bool) -> None:
     """Show what is wrong, what helps, and the number of agents in each state."""
-    return console.get("/fleet/summary", cluster=cluster)
+    response = console.get("/fleet/summary", cluster=cluster)
+    print_json(response) if as_json else click.echo(_format_counts(response, console.url))
 
 
-def format_headline(headline: dict[str, Any] | None, as_of: str | None = None) -> list[str]:
+def format_headline(
+    headline: dict[str, Any] | None, as_of: str | None = None, console_url: str = ""
+) -> list[str]:
     """Return the lines of a headline, with an empty one at the end; none for a console that sends no headline.
 
-    `as_of`: end of its round, from which the time until a deadline and a recovery is counted.
+    `as_of`: end of its round, from which the time until a deadline and a recovery is counted. `console_url`: begin of
+    the addresses of its actions.
     """
     if headline is None:
         return []
@@ -88,9 +92,10 @@ def format_headline(headline: dict[str, Any] | None, as_of: str | None = None) -
     lines = [click.style(f"{glyph}{headline['text']}", fg=state.look.terminal, bold=True)]
     if as_of and (remaining := _describe_remaining(headline, as_of)):
         lines.append(remaining)
-    lines += [f"Action: {action['label']} ({action['path']})" for action in headline["actions"]]
+    base_url = console_url.rstrip("/")
+    lines += [f"Action: {action['label']} ({base_url}{action['path']})" for action in headline["actions"]]
     lines += [
-        f"To prevent the next failure: {action['label']} ({action['path']})"
+        f"To prevent the next failure: {action['label']} ({base_url}{action['path']})"
         for action in headline["preventions"]
     ]
     if headline["incidents"]:
@@ -155,7 +160,7 @@ def _format_agent(agent: dict[str, Any]) -> str:
     texts_by_label = {
         "agent": f"{agent['name']} ({agent['id']})",
         "state": format_agent_state(agent["state"]),
-        "since": agent["since"] or "",
+        "since": format_time(agent["since"]) if agent["since"] else "",
         "reason": agent["explanation"],
         "cause": agent["cause"],
         "recovery": _format_recovery(agent),
@@ -165,8 +170,8 @@ def _format_agent(agent: dict[str, Any]) -> str:
         "labels": labels_of(agent),
         "tunnels to": proxies_of(agent),
         "home proxy": names_of([agent["home_proxy"]] if agent["home_proxy"] else []),
-        "last heartbeat": agent["heartbeat_at"] or "",
-        "expires": agent["expires_at"] or "",
+        "last heartbeat": format_time(agent["heartbeat_at"]) if agent["heartbeat_at"] else "",
+        "expires": format_time(agent["expires_at"]) if agent["expires_at"] else "",
     }
     width = max(map(len, texts_by_label))
     return "\n".join(f"{name.ljust(width)}  {text}" for name, text in texts_by_label.items() if text)
@@ -293,4 +298,4 @@ def format_age(response: dict[str, Any]) -> str:
 def _format_recovery(agent: dict[str, Any]) -> str:
     at = agent["recovers_at"]
     recovery = _RECOVERY_LABELS.get(agent["recovery"], agent["recovery"])
-    return f"{recovery} at {at}" if at else recovery
+    return f"{recovery} at {format_time(at)}" if at else recovery

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from fleet.cli.drain import InstanceRequest, instance_command
+from fleet.cli.output import format_time
 from fleet.nodes.shared.flags import POSITIVE_DURATION
 
 #: Maximum seconds for which an instance stays marked.
@@ -32,7 +33,7 @@ def degrade(duration_seconds: float) -> InstanceRequest:
         raise click.BadParameter("the time is longer than 24h", param_hint="--for")
     return (
         {"is_degraded": True, "minutes": duration_seconds / 60},
-        lambda response: f"will be marked degraded until {response['ends_at']}",
+        lambda response: f"will be marked degraded until {format_time(response['ends_at'])}",
     )
 
 

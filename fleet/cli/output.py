@@ -6,6 +6,7 @@ import functools
 import json
 import sys
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from typing import IO, Any
 
 import click
@@ -52,6 +53,11 @@ def split_pair(text: str, form: str) -> tuple[str, str]:
 def print_json(document: Any) -> None:
     """Print a value as JSON, indented on a terminal."""
     click.echo(json.dumps(document, indent=2 if sys.stdout.isatty() else None))
+
+
+def format_time(text: str) -> str:
+    """Return a time of the API to the second, in UTC: `2026-11-28 15:35:02 UTC`."""
+    return f"{datetime.fromisoformat(text).astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def format_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

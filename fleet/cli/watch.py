@@ -49,7 +49,7 @@ def render_screen(console: api.ConsoleClient, cluster: str, columns: int) -> str
     bar_width = max(columns - 27, 10)
     lines = [
         f"{cluster}: {summary['agent_count']} agents, {format_age(summary)}",
-        *format_headline(summary.get("headline"), summary.get("as_of")),
+        *format_headline(summary.get("headline"), summary.get("as_of"), console.url),
     ]
     for state in State:
         count = summary["counts"].get(state.slug, 0)

@@ -12,7 +12,7 @@ import click
 
 from fleet.cli import api
 from fleet.cli.console import console_options
-from fleet.cli.output import format_table, json_option, print_json, prints_response
+from fleet.cli.output import format_table, format_time, json_option, print_json, prints_response
 from fleet.nodes.shared.options import combine
 from fleet.protocol import durations
 from fleet.protocol.durations import DurationError
@@ -114,7 +114,12 @@ def _format_silences(silences: list[dict[str, Any]]) -> str:
     rows = [
         (
             *(str(silence["number"]), silence["matchers"] or "everything", silence["cluster"] or "all"),
-            *(silence["starts_at"], silence["ends_at"], silence["creator"], silence["reason"]),
+            *(
+                format_time(silence["starts_at"]),
+                format_time(silence["ends_at"]),
+                silence["creator"],
+                silence["reason"],
+            ),
         )
         for silence in silences
     ]
@@ -168,9 +173,7 @@ def add(
     if is_everything:
         body["confirmation"] = "everything"
     response = console.post("/silences", body, cluster=cluster)
-    click.echo(
-        f"silence {response['number']} ends at {response['ends_at']}: {response['matchers'] or 'everything'}"
-    )
+    click.echo(_describe_end(response))
 
 
 @silence.command()
@@ -183,9 +186,7 @@ def extend(
     """Extend a silence: move its end time."""
     body = {"hours": _hours_of(hours, duration)}
     response = console.post(f"/silences/{number}/extend", body, cluster=cluster)
-    click.echo(
-        f"silence {response['number']} ends at {response['ends_at']}: {response['matchers'] or 'everything'}"
-    )
+    click.echo(_describe_end(response))
 
 
 @silence.command()
@@ -195,6 +196,11 @@ def end(console: api.ConsoleClient, cluster: str, number: int) -> None:
     """End a silence now."""
     response = console.post(f"/silences/{number}/end", {}, cluster=cluster)
     click.echo(f"silence {response['number']} ended")
+
+
+def _describe_end(silence: dict[str, Any]) -> str:
+    matchers = silence["matchers"] or "everything"
+    return f"silence {silence['number']} ends at {format_time(silence['ends_at'])}: {matchers}"
 
 
 def join_matchers(matchers: Sequence[str]) -> str:
@@ -230,7 +236,8 @@ def _format_next_notification(notification: dict[str, Any]) -> str:
         return f"only when resolved, to {notification['recipients']}: {notification['reason']}"
     if notification["at"] is None:
         return f"none: {notification['reason']}"
-    return f"{notification['at']} to {notification['recipients'] or 'no channel'}: {notification['reason']}"
+    recipients = notification["recipients"] or "no channel"
+    return f"{format_time(notification['at'])} to {recipients}: {notification['reason']}"
 
 
 def _format_note(incident: dict[str, Any]) -> str:

@@ -19,7 +19,7 @@ from fleet.alerts.recurrence.schedules import (
 from fleet.cli import api
 from fleet.cli.alerts.incidents import everything_option, join_matchers, parse_duration
 from fleet.cli.console import console_options
-from fleet.cli.output import Failure, format_table, prints_response
+from fleet.cli.output import Failure, format_table, format_time, prints_response
 from fleet.nodes.shared.options import combine
 
 _TIME_PATTERN = re.compile(r"([01]?\d|2[0-3]):[0-5]\d")
@@ -61,7 +61,7 @@ def _format_windows(windows: list[dict[str, Any]]) -> str:
             *(
                 window["cluster"] or "all",
                 _format_state(window),
-                window["next_at"] or "none",
+                format_time(window["next_at"]) if window["next_at"] else "none",
                 window["reason"],
             ),
         )

@@ -151,7 +151,7 @@ def test_lists_leave_out_unknown_values(fake: FakeConsole) -> None:
 def test_agent_is_shown_by_id(fake: FakeConsole) -> None:
     """The id is escaped in the path; unknown values are left out."""
     lines = refloat(fake, "agent", "a/b").output.splitlines()
-    assert "recovery        automatic at 2026-01-02T03:05:00Z" in lines
+    assert "recovery        automatic at 2026-01-02 03:05:00 UTC" in lines
     assert not any(line.startswith("auth") for line in lines)
 
 

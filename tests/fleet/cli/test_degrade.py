@@ -14,7 +14,7 @@ def test_degrade_and_undegrade(console: FakeConsole) -> None:
     answer = {"id": "p/1", "name": "proxy-1", "ends_at": "2026-01-02T03:04:05Z"}
     console.responses[PATH] = (202, answer)
     degrade_outcome = refloat(console, "degrade", "proxy-1", "--for", "90s", "--reason", "slow disk")
-    assert degrade_outcome.output == "proxy-1 will be marked degraded until 2026-01-02T03:04:05Z\n"
+    assert degrade_outcome.output == "proxy-1 will be marked degraded until 2026-01-02 03:04:05 UTC\n"
     undegrade_outcome = refloat(console, "undegrade", "p/1", "--reason", "disk replaced")
     assert undegrade_outcome.output == "proxy-1 will no longer be marked degraded\n"
     assert [body for _, body, _ in console.posts] == [

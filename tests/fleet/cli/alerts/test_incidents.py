@@ -40,7 +40,7 @@ def test_incidents_are_listed_and_acknowledged() -> None:
         )
     assert "207 agents stranded (proxy-1)" in list_output
     assert "backend/default" not in list_output
-    assert "2026-01-02T03:04:05Z to ops (failing since 12:47 UTC): repeat every 4 h" in list_output
+    assert "2026-01-02 03:04:05 UTC to ops (failing since 12:47 UTC): repeat every 4 h" in list_output
     assert acknowledge_output == "incident 7 acknowledged by ada: 207 agents stranded (proxy-1)\n"
 
 

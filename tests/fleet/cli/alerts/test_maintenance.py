@@ -33,8 +33,9 @@ def test_windows_are_listed() -> None:
         output = _run(console, "list").output
         console.responses[_PATH] = (200, {"maintenance_windows": []})
         assert _run(console, "list").output == "no maintenance windows\n"
+    assert "2026-01-02 22:00:00 UTC" in output
     assert "every day from 22:00 to 06:00 the next day UTC" in output
-    assert [line.split()[-3] for line in output.splitlines()[1:]] == ["enabled", "disabled", "invalid"]
+    assert [line.split()[-5] for line in output.splitlines()[1:]] == ["enabled", "disabled", "invalid"]
 
 
 @pytest.mark.parametrize(
