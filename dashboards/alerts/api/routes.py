@@ -205,7 +205,7 @@ class TrialNotification(Schema):
     after_seconds: float
     """Time from the first notification."""
     time_text: str
-    """That time in words: `immediately`, `after 15 min, unless somebody acknowledges the incident`."""
+    """That time in words: `immediately`, `again after 15 min, unless somebody acknowledges the incident`."""
 
 
 class TrialResponse(Schema):
@@ -217,6 +217,8 @@ class TrialResponse(Schema):
     """Channels in the order of time; empty: nobody."""
     paths: list[str]
     """Routes that the incident passes, one path for each route that it ends at."""
+    note: str
+    """Why nobody is notified whatever the routes say, as a sentence; or empty."""
 
 
 @per_cluster.get("/routes", auth=VIEW, response={200: RoutesResponse, **REFUSAL_RESPONSES})
@@ -277,6 +279,7 @@ def try_routes(request: HttpRequest, cluster: str, parameters: Query[TrialParame
             for notification in prediction.notifications
         ],
         paths=list(prediction.paths),
+        note=prediction.note,
     )
 
 

@@ -30,7 +30,7 @@ class PredictedNotification:
     """A channel that an incident would notify, and when."""
 
     channel: str
-    #: `immediately`, or `after 15 min, unless somebody acknowledges the incident`.
+    #: `immediately`, or `again after 15 min, unless somebody acknowledges the incident`.
     time_text: str
     #: Seconds from the first notification.
     after_seconds: float
@@ -47,6 +47,8 @@ class RoutePrediction:
     paths: tuple[str, ...]
     #: Keys of the routes that the incident ends at.
     route_numbers: frozenset[int]
+    #: Why nobody is notified although a route matches, as a sentence; or empty.
+    note: str = ""
 
 
 class RouteTrialForm(forms.Form):
@@ -64,13 +66,19 @@ class RouteTrialForm(forms.Form):
     agent_set = forms.ChoiceField(required=False, label="Affects agents of the set")
 
     def __init__(self, data: Mapping[str, Any], *, cluster: str, now: float) -> None:
-        super().__init__(data if "try-severity" in data else None)
+        self._causes = _list_causes(cluster, now)
+        is_bound = "try-severity" in data
+        super().__init__(
+            {name: data[name] for name in data} | {"try-cause": self._find_cause(data.get("try-cause", ""))}
+            if is_bound
+            else None
+        )
         self._cluster, self._now = cluster, now
         set_names = AgentSet.objects.filter(cluster=cluster).values_list("name", flat=True).distinct()
-        self._causes = _list_causes(cluster, now)
+        self._rules = {rule.name: rule for rule in store.read_rules(cluster)}
         for name, choices in (
             ("cause", [(value, label) for value, (label, _) in self._causes.items()]),
-            ("rule", [("", "any"), *((rule.name, rule.name) for rule in store.read_rules(cluster))]),
+            ("rule", [("", "any"), *((name, name) for name in self._rules)]),
             ("agent_set", [("", "none"), *((name, name) for name in sorted(set(set_names)))]),
         ):
             field = self.fields[name]
@@ -84,6 +92,11 @@ class RouteTrialForm(forms.Form):
         if not set_names:
             del self.fields["agent_set"]
 
+    def _find_cause(self, text: str) -> str:
+        """Return the value of the only instance with this name, `proxy:proxy-3` of `proxy-3`; otherwise the text."""
+        values = [value for value in self._causes if value.endswith(f"{_SEPARATOR}{text}")]
+        return values[0] if text not in self._causes and len(values) == 1 else text
+
     def predict(self) -> RoutePrediction | None:
         """Return whom the incident would notify; None without an incident."""
         if not self.is_bound or not self.is_valid():
@@ -94,14 +107,23 @@ class RouteTrialForm(forms.Form):
         incident = make_trial_incident(
             self._cluster, cause, severity, agent_set, self.cleaned_data["rule"], self._now
         )
+        rule = self._rules.get(self.cleaned_data["rule"])
+        if rule is not None and rule.severity is Severity.INFO:
+            # As plan_notification has it: no route changes that.
+            note = "Incidents of severity info are sent in digests only."
+            subject = f"An incident of the alert rule {rule.name} {label}"
+            return RoutePrediction(subject, (), (), frozenset(), note)
         trial = try_routes(store.read_routes(self._cluster), incident, self._now)
         channel_names = dict(Channel.objects.values_list("pk", "name"))
+        first_ids = {step.channel_id for step in trial.steps if not step.is_escalation}
         set_clause = f" that affects agents of the set {agent_set}" if agent_set else ""
         return RoutePrediction(
             f"A {'critical incident' if severity is Severity.CRITICAL else 'warning'} {label}{set_clause}",
             tuple(
                 PredictedNotification(
-                    channel_names.get(step.channel_id, "?"), _describe_time(step), step.after_seconds
+                    channel_names.get(step.channel_id, "?"),
+                    _describe_time(step, is_again=step.is_escalation and step.channel_id in first_ids),
+                    step.after_seconds,
                 )
                 for step in trial.steps
             ),
@@ -137,8 +159,8 @@ def _list_causes(cluster: str, now: float) -> dict[str, tuple[str, Cause]]:
     return causes
 
 
-def _describe_time(step: TrialStep) -> str:
+def _describe_time(step: TrialStep, *, is_again: bool) -> str:
     delay_text = format_readable(round(step.after_seconds))
     if step.is_escalation:
-        return f"after {delay_text}, unless somebody acknowledges the incident"
+        return f"{'again ' if is_again else ''}after {delay_text}, unless somebody acknowledges the incident"
     return f"after {delay_text}, because of {step.reason}" if step.reason else "immediately"

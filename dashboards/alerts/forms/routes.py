@@ -44,6 +44,7 @@ class RouteForm(OwnedForm):
         initial=int(Severity.CRITICAL),
         label="Incidents",
         widget=forms.RadioSelect,
+        help_text="Incidents of severity info are sent in digests only, whatever the route.",
     )
     escalate_after = ReadableDurationField(
         required=False,

@@ -48,7 +48,7 @@ class RouteSentence:
 
     #: `Critical incidents in cluster default caused by a proxy`.
     subject: str
-    #: `notify pager instead of ops immediately, and chief after 15 min without acknowledgement`.
+    #: `notify pager immediately, instead of ops; they notify chief after 15 min without acknowledgement`.
     predicate: str
     #: Whole sentences about quiet hours and the next routes.
     notes: tuple[str, ...] = ()
@@ -91,6 +91,9 @@ def describe_route(
         if reach.taking_routes:
             nouns = _describe_severities(reach.taken_severities)
             notes.append(f"{nouns} end at {_name_routes(reach.taking_routes)} above.")
+    severities = frozenset(Severity) if reach is None else reach.severities
+    if Severity.INFO in severities and len(severities) > 1 and route.min_severity is Severity.INFO:
+        notes.append("Incidents of severity info are sent in digests only.")
     if (hours := route.quiet_hours) is not None:
         notes.append(
             f"From {hours.start:%H:%M} to {hours.end:%H:%M} {hours.zone}, notifications about incidents that are not "
@@ -176,10 +179,15 @@ def _describe_receivers(
     else:
         clause = "notify nobody: no channel is chosen"
     if route.escalate_after and route.escalate_to:
-        escalation_names = _join_channel_names(route.escalate_to, channel_names)
+        notified_ids = route.effective_channel_ids(tuple(parent_channel_ids))
+        names = [
+            f"{channel_names[channel]}{' again' if channel in notified_ids else ''}"
+            for channel in route.escalate_to
+            if channel in channel_names
+        ]
         delay_text = format_readable(round(route.escalate_after))
-        condition = "" if route.min_severity is Severity.CRITICAL else "if they are critical, "
-        clause += f", and {condition}{escalation_names} after {delay_text} without acknowledgement"
+        subject = "they" if route.min_severity is Severity.CRITICAL else "critical ones"
+        clause += f"; {subject} notify {join_names(names)} after {delay_text} without acknowledgement"
     return clause
 
 

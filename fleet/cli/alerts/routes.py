@@ -78,6 +78,8 @@ def _format_route(route: dict[str, Any]) -> str:
 
 def _format_trial(trial: dict[str, Any]) -> str:
     if not trial["notifications"]:
+        if trial.get("note"):  # an older console sends none
+            return f"{trial['subject']} notifies nobody. {trial['note']}"
         reason = "the route that it ends at has no channel" if trial["paths"] else "no route matches it"
         return f"{trial['subject']} notifies nobody: {reason}"
     lines = [f"  {step['channel']} {step['time_text']}" for step in trial["notifications"]]
@@ -172,8 +174,8 @@ def try_routes(
 ) -> Any:
     """Show whom an incident would notify, and when. Nothing is sent.
 
-    CAUSE is an instance such as proxy:proxy-1, or agents (without a failing instance), backend, fleet, cluster or
-    console.
+    CAUSE is an instance such as proxy-1 (proxy:proxy-1 if an auth has that name, too), or agents (without a failing
+    instance), backend, fleet, cluster or console.
     """
     query = {"cause": cause, "severity": severity, "rule": rule, "agent_set": agent_set}
     return console.get("/routes/try", query, cluster=cluster)

@@ -167,3 +167,37 @@ def test_unknown_route_is_not_found(client: Client, config_admin: dict[str, str]
     """Whatever is asked of it."""
     for path in ("routes/77", "routes/77/delete"):
         assert post(client, path, {}, config_admin).status_code == 404
+
+
+def test_trial_takes_the_name_of_an_instance(client: Client, config_admin: dict[str, str]) -> None:
+    """If only one has it."""
+    trial = get(client, "routes/try?cause=proxy-2", config_admin).json()
+    assert trial["subject"] == "A critical incident caused by proxy-2"
+    problems = get(client, "routes/try?cause=proxy-", config_admin).json()["problems"]
+    assert list(problems) == ["cause"]
+
+
+def test_trial_of_a_rule_of_severity_info_notifies_nobody(
+    client: Client, config_admin: dict[str, str], channels: tuple[int, int]
+) -> None:
+    """Its incidents are sent in digests only, whatever the routes say."""
+    post(client, f"routes/{_root()}", {"channels": [channels[0]], "min_severity": "info"}, config_admin)
+    trial = get(client, "routes/try?cause=fleet&rule=Excess+tunnels", config_admin).json()
+    assert (trial["notifications"], trial["note"]) == (
+        [],
+        "Incidents of severity info are sent in digests only.",
+    )
+    assert get(client, "routes/try?cause=fleet", config_admin).json()["note"] == ""
+
+
+def test_trial_says_that_the_escalation_notifies_a_channel_again(
+    client: Client, config_admin: dict[str, str], channels: tuple[int, int]
+) -> None:
+    body = {"channels": [channels[0]], "escalate_to": list(channels), "escalate_after_seconds": 900}
+    post(client, f"routes/{_root()}", body, config_admin)
+    steps = get(client, "routes/try?cause=backend", config_admin).json()["notifications"]
+    assert [(step["channel"], step["time_text"].partition(",")[0]) for step in steps] == [
+        ("ops", "immediately"),
+        ("ops", "again after 15 min"),
+        ("pager", "after 15 min"),
+    ]

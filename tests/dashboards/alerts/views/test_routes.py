@@ -28,7 +28,7 @@ def test_routes_are_a_tree_without_cycles(config_admin: Client) -> None:
     config_admin.post("/alerts/routes/0/", form)
     page = config_admin.get("/alerts/channels/").content.decode()
     assert "<b>Critical incidents caused by a proxy</b> notify nobody" in page
-    assert "and chief after 15 min without acknowledgement" in page
+    assert "they notify chief after 15 min without acknowledgement" in page
     assert "From 22:00 to 07:00 Europe/Berlin" in page
     below = Route.objects.get(name="proxies")
     config_admin.post(

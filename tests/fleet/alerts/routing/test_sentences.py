@@ -52,9 +52,9 @@ _CRITICAL = Route("critical", min_severity=Severity.CRITICAL, channel_ids=(2,))
             (),
             (
                 "All incidents in cluster default caused by a proxy and not caused by proxy-1 notify Slack #ops "
-                "immediately, and if they are critical, pager after 15 min without acknowledgement. From 22:00 to "
-                "07:00 Europe/Berlin, notifications about incidents that are not critical wait until 07:00. The next "
-                "routes are tried, too."
+                "immediately; critical ones notify pager after 15 min without acknowledgement. Incidents of severity "
+                "info are sent in digests only. From 22:00 to 07:00 Europe/Berlin, notifications about incidents that "
+                "are not critical wait until 07:00. The next routes are tried, too."
             ),
         ),
     ],
@@ -62,6 +62,22 @@ _CRITICAL = Route("critical", min_severity=Severity.CRITICAL, channel_ids=(2,))
 def test_a_route_is_a_sentence(route: Route, parent_channel_ids: tuple[int, ...], text: str) -> None:
     """With its channels, those that it replaces, and its escalation."""
     assert describe_route(route, _NAMES, parent_channel_ids).text == text
+
+
+def test_escalation_names_the_channels_that_were_notified_before() -> None:
+    """Those of the parent, too; the new ones stand without “again”."""
+    route = Route(
+        "pager",
+        min_severity=Severity.CRITICAL,
+        includes_parent_channels=True,
+        channel_ids=(1,),
+        escalate_after=900.0,
+        escalate_to=(1, 2, 3),
+    )
+    assert describe_route(route, _NAMES, (3,)).predicate == (
+        f"notify Slack #ops and {_NAMES[3]} immediately; they notify Slack #ops again, pager and {_NAMES[3]} again "
+        "after 15 min without acknowledgement"
+    )
 
 
 @pytest.mark.parametrize(
