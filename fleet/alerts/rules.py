@@ -54,7 +54,7 @@ class Rule:
     pending_seconds: float = 0.0
     #: Seconds without findings after which the incident resolves.
     recover_seconds: float = 300.0
-    #: Grouping wait before the first notification, minimum interval of updates, and repeat interval.
+    #: Group wait before the first notification, minimum interval of updates, and repeat interval.
     group_wait: float = 30.0
     group_interval: float = 300.0
     repeat_seconds: float = 4 * 3600.0

@@ -111,10 +111,12 @@ def format_seconds(seconds: float) -> str:
 # Cached: an evaluation of alerts formats the same few times of rules for each open incident.
 @functools.lru_cache(maxsize=256)
 def format_readable(seconds: float) -> str:
-    """Return seconds for people, in its two largest units: `500 ms`, `1.5 s`, `10 min`, `1 h 30 min`, `2 d`."""
+    """Return seconds for people, in its two largest units: `500 ms`, `1.5 s`, `10 min`, `1 h 30 min`, `24 h`, `2 d`."""
     if abs(seconds) < 60:
         return f"{seconds:.4g} s" if abs(seconds) >= 1 or seconds == 0 else f"{seconds * 1000:.4g} ms"
     rest, parts = round(seconds), []
+    if rest == 86_400:
+        return "24 h"  # as in forms
     for unit, size in (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1)):
         count, rest = divmod(rest, size)
         parts.append(f"{count} {unit}" if count else "")

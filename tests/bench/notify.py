@@ -1,4 +1,4 @@
-"""Seconds from a frozen proxy to the message at a webhook, in the real demo with its default rules and grouping wait.
+"""Seconds from a frozen proxy to the message at a webhook, in the real demo with its default rules and group wait.
 
 Two outages of 15 s, which are over before their first notification is due, and two that last until it has arrived.
 """

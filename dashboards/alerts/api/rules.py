@@ -104,7 +104,7 @@ class RuleItem(Schema):
     recover_seconds: float
     """Time without findings after which the incident resolves."""
     group_wait_seconds: float
-    """Grouping wait before the first notification."""
+    """Group wait before the first notification."""
     group_interval_seconds: float
     """Minimum interval of updates."""
     repeat_seconds: float
@@ -153,7 +153,7 @@ class RuleFields(RequestBody, FiringFields):
     is_enabled: bool | None = None
     """Whether the rule is evaluated."""
     group_wait_seconds: _Seconds | None = None
-    """Grouping wait before the first notification."""
+    """Group wait before the first notification."""
     group_interval_seconds: _Seconds | None = None
     """Minimum interval of updates."""
     repeat_seconds: _Seconds | None = None

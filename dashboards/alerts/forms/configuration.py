@@ -14,6 +14,8 @@ from fleet.alerts.setup.configuration import ImportPlan
 
 #: Largest file, bytes: characters of UTF-8 have up to four.
 _MAX_FILE_SIZE = 4 * MAX_DOCUMENT_LENGTH
+#: Most characters of a line in an error.
+_MAX_QUOTED_LENGTH = 80
 
 
 class ImportForm(forms.Form):
@@ -32,7 +34,8 @@ class ImportForm(forms.Form):
         widget=forms.Textarea(
             attrs={"rows": 14, "class": "code", "spellcheck": "false", "autocomplete": "off"}
         ),
-        help_text="In the format of the export. What it does not name is kept: sections, objects and fields. Write a "
+        help_text="In the format of the export: one key per line, indented by two spaces. Problems name the line by "
+        "its number and its text. What the document does not name is kept: sections, objects and fields. Write a "
         "new secret in place of its placeholder; a placeholder that you leave keeps the stored secret.",
     )
     prune = forms.BooleanField(
@@ -71,9 +74,14 @@ class ImportForm(forms.Form):
 
     def add_problems(self, error: ConfigurationError) -> None:
         """Show the problems of a document at its text, which then has that of the file."""
-        self._show(self.cleaned_data["document"])
+        document = self.cleaned_data["document"]
+        self._show(document)
+        lines = document.split("\n")
         for problem in error.problems:
-            self.add_error("document", sentence_of(ValueError(problem.sentence)))
+            sentence = sentence_of(ValueError(problem.sentence))
+            # The text box shows no line numbers.
+            line = lines[problem.line - 1].strip() if problem.line and problem.line <= len(lines) else ""
+            self.add_error("document", f"{sentence} That line is “{_shorten(line)}”." if line else sentence)
 
     def set_shown_plan(self, plan: ImportPlan) -> None:
         """Show the fields of a plan: its fingerprint, and the confirmation if it needs one."""
@@ -84,3 +92,7 @@ class ImportForm(forms.Form):
     def _show(self, document: str, **values: str) -> None:
         stored_values = {name: self.data[name] for name in self.fields if name in self.data}
         self.data = {**stored_values, "document": document, **values}
+
+
+def _shorten(line: str) -> str:
+    return line if len(line) <= _MAX_QUOTED_LENGTH else f"{line[:_MAX_QUOTED_LENGTH]}…"

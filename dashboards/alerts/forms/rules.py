@@ -39,7 +39,7 @@ class RuleForm(OwnedForm):
         labels = {
             "min_count": "Minimum number of agents", "agent_set": "Only agents of agent set",
             "pending_rounds": "Consecutive polls before firing", "pending_seconds": "Pending time",
-            "recover_seconds": "Resolve after", "group_wait": "Grouping wait",
+            "recover_seconds": "Resolve after", "group_wait": "Group wait",
             "group_interval": "Group interval", "repeat_seconds": "Repeat interval",
         }  # fmt: skip
         error_messages = build_unique_name_messages("alert rule")

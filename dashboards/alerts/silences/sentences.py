@@ -90,13 +90,15 @@ def read_receivers(rows: Collection[Incident]) -> Receivers:
         for incident_id, name, kind, sends_resolved in columns.distinct()
         if incident_id in notified_ids and name is not None
     }
-    queued_names = Counter(
-        str(name)
-        for incident_id, name in deliveries.filter(sent_at=None, failed_at=None, channel__enabled=True)
+    queued_channels = [
+        (str(name), sends_resolved)
+        for incident_id, name, sends_resolved in deliveries.filter(
+            sent_at=None, failed_at=None, channel__enabled=True
+        )
         .exclude(kind__in=[kind.value for kind in UPDATE_IN_PLACE_KINDS])
-        .values_list("incident_id", "channel__name")
+        .values_list("incident_id", "channel__name", "channel__send_resolved")
         if incident_id in incident_ids
-    )
+    ]
 
     def names_of(kinds: Collection[str]) -> tuple[str, ...]:
         """Return the names of the notified channels of these kinds."""
@@ -104,11 +106,17 @@ def read_receivers(rows: Collection[Incident]) -> Receivers:
 
     return Receivers(
         notified_count=len(notified_ids),
-        resolved_names=tuple(sorted({name for name, _, sends_resolved in channels if sends_resolved})),
+        # A channel whose first notification still waits is notified, too: `store.plan_resolved_receivers`.
+        resolved_names=tuple(
+            sorted(
+                {name for name, _, sends_resolved in channels if sends_resolved}
+                | {name for name, sends_resolved in queued_channels if sends_resolved and notified_ids}
+            )
+        ),
         reposted_names=names_of(REPOST_FUNCTIONS),
         updated_names=names_of(KINDS_UPDATING_IN_PLACE),
         acknowledged_names=names_of(KINDS_ACCEPTING_ACKNOWLEDGEMENTS),
-        queued_counts=tuple(sorted(queued_names.items())),
+        queued_counts=tuple(sorted(Counter(name for name, _ in queued_channels).items())),
     )
 
 

@@ -98,7 +98,7 @@ def recover_seconds_of(incident: Incident, evaluation_context: EvaluationContext
 
 
 def first_notification_at(incident: Incident, rule: Rule) -> float:
-    """Return when the first notification is due, after the grouping wait."""
+    """Return when the first notification is due, after the group wait."""
     return max(incident.fired_at or 0.0, incident.opened_at + rule.group_wait)
 
 
@@ -144,7 +144,7 @@ def _plan_short_outage(incident: Incident, evaluation_context: EvaluationContext
     if evaluation_context.now >= due_at + FIRST_NOTIFICATION_GRACE_SECONDS:
         # For example a silence or a stronger cause held it back: it would be late, and nothing is left to do.
         return NotificationPlan(None, None, "the incident recovered before anything was sent")
-    reason = f"the outage was shorter than the grouping wait of {format_readable(rule.group_wait)}"
+    reason = f"the outage was shorter than the group wait of {format_readable(rule.group_wait)}"
     return NotificationPlan(due_at, NotificationKind.SHORT_OUTAGE, reason)
 
 
@@ -169,7 +169,7 @@ def _plan_while_firing(incident: Incident, rule: Rule, now: float) -> Notificati
         return NotificationPlan(
             first_at,
             NotificationKind.FIRING,
-            f"grouping wait of {format_readable(rule.group_wait)}",
+            f"group wait of {format_readable(rule.group_wait)}",
         )
     if incident.severity > (incident.notified_severity or Severity.INFO):
         return NotificationPlan(notified_at, NotificationKind.WORSE, "the severity increased")

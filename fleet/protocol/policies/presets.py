@@ -87,7 +87,7 @@ _TTL_OPTIONS = tuple(
     PolicyOption(label, text) for label, text in (("10 s", "10s"), ("1 min", "1m"), ("10 min", "10m"))
 )
 _INTERVAL_OPTIONS = tuple(
-    PolicyOption(label, text) for label, text in (("1 h", "1h"), ("6 h", "6h"), ("1 d", "24h"))
+    PolicyOption(label, text) for label, text in (("1 h", "1h"), ("6 h", "6h"), ("24 h", "24h"))
 )
 
 

@@ -23,7 +23,7 @@ def test_picture_has_a_line_for_each_cause_and_a_mark_for_each_day() -> None:
     assert [(line.cause, len(line.bars)) for line in picture.lines] == [("proxy-2", 1), ("proxy-1", 2)]
     (long_bar,) = picture.lines[0].bars
     assert (long_bar.x, long_bar.width) == (142.9, 142.9)
-    assert long_bar.title == "proxy-2: 2026-11-22 00:00 UTC, 1 d, 1 agent at the peak"
+    assert long_bar.title == "proxy-2: 2026-11-22 00:00 UTC, 24 h, 1 agent at the peak"
     assert picture.lines[1].bars[1].width >= 3
     assert [label for _, label in picture.day_marks] == ["11-22", "11-23", "11-24", "11-25", "11-26", "11-27"]
     assert draw_backtest([], {}, _SINCE, _UNTIL) is None

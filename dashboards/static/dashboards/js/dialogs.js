@@ -105,6 +105,23 @@ function separateIds(body) {
   }
 }
 
+/** Reasons that were typed and not sent, by path of their form: neither Cancel nor Esc loses them. */
+const reasons = new Map();
+
+function keyOf(form) {
+  return new URL(form.getAttribute("action"), location.href).pathname;
+}
+
+function keepReasons() {
+  for (const field of dialog.querySelectorAll("form[action] [name=reason]")) reasons.set(keyOf(field.form), field.value);
+}
+
+function restoreReasons(body) {
+  for (const field of body.querySelectorAll("form[action] [name=reason]")) {
+    if (field.value === "") field.value = reasons.get(keyOf(field.form)) ?? "";
+  }
+}
+
 /** Show content in the dialog, and open it. */
 function show({ title, body, isWide = false }) {
   const head = element("header", "dialog-head");
@@ -116,6 +133,7 @@ function show({ title, body, isWide = false }) {
   close.dataset.dialogClose = "";
   close.setAttribute("aria-label", "Close");
   head.append(heading, close);
+  if (!dialog.open) restoreReasons(body);
   dialog.replaceChildren(head, body);
   dialog.classList.toggle("dialog-wide", isWide);
   dialog.removeAttribute("aria-busy");
@@ -221,6 +239,7 @@ async function submit(form, submitter) {
     const answer = await request(url, options);
     const isCurrent = number === requestNumber && dialog.open;
     if (answer.location !== undefined) {
+      reasons.delete(keyOf(form));
       if (!answer.location.pathname.startsWith(SIGN_IN_PATH)) document.dispatchEvent(new Event("dialog-done"));
       if (isCurrent) goTo(answer.location);
       else announce("The request is finished. The next page shows its result.", { everyMs: 0 });
@@ -304,6 +323,7 @@ dialog.addEventListener("keydown", (event) => event.stopPropagation());
 dialog.addEventListener("close", () => {
   // This event comes a moment after the dialog was closed: it may be opening again.
   if (isOpening) return;
+  keepReasons();
   // An answer that is still on its way opens nothing.
   if (!dialog.hasAttribute("aria-busy") || dialog.querySelector("form") === null) requestNumber += 1;
   dialog.removeAttribute("aria-busy");

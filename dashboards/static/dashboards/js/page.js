@@ -287,8 +287,11 @@ function startBanner() {
 
 /** Keep the entry of the current page in view where the navigation is wider than the bar and scrolls. */
 function startNavigation() {
-  const entry = document.querySelector(".nav [aria-current]");
-  if (entry === null) return;
+  for (const entry of document.querySelectorAll(".nav [aria-current], .tabs[aria-label=Alerts] [aria-current]")) keepInView(entry);
+}
+
+/** Keep the entry of the current page in view, in a row of entries that scrolls sideways. */
+function keepInView(entry) {
   const nav = entry.parentElement;
   // scrollIntoView would scroll the page as well.
   const observer = new ResizeObserver(() => {
@@ -352,7 +355,15 @@ function startTimeZone() {
   if (zone) document.cookie = `refloat_zone=${encodeURIComponent(zone)}; path=/; max-age=31536000; samesite=lax`;
 }
 
+/** Bring the message of an action into view: a fragment in the address scrolls the page past it. */
+function showMessages() {
+  const messages = document.querySelector(".messages");
+  if (messages === null || location.hash === "") return;
+  addEventListener("load", () => setTimeout(() => messages.scrollIntoView({ block: "nearest" })), { once: true });
+}
+
 startTheme();
+showMessages();
 startTimeZone();
 startMenu();
 startNavigation();

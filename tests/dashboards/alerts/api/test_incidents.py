@@ -32,7 +32,7 @@ def test_incidents_are_listed_by_state_and_acknowledged(client: Client, operator
     )  # fmt: skip
     listing = client.get("/api/v1/incidents", headers=operator).json()
     assert [entry["summary"] for entry in listing["incidents"]] == ["207 agents stranded (proxy-1)"]
-    assert listing["incidents"][0]["next_notification"]["reason"].startswith("grouping wait of 30 s")
+    assert listing["incidents"][0]["next_notification"]["reason"].startswith("group wait of 30 s")
     assert client.get("/api/v1/incidents?state=resolved", headers=operator).json()["incidents"] == []
     acked = post(client, f"incidents/{row.pk}/acknowledge", {}, operator).json()
     assert acked["acknowledged_by"] == "operator"

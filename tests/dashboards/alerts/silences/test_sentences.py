@@ -143,4 +143,10 @@ def test_receivers_are_those_that_get_the_resolved_notification() -> None:
     assert receivers == Receivers(1, ("am",), ("am",), (("mail", 1),))
     planned_receivers = store.plan_resolved_receivers(incidents[0], {}, time.time())
     assert set(planned_receivers) == {channels[0].pk}
+    # A first notification that waits counts: the receiver opens an alert when it arrives.
+    Channel.objects.filter(name="mail").update(send_resolved=True)
+    assert read_receivers(incidents[:1]).resolved_names == ("am", "mail")
+    assert set(store.plan_resolved_receivers(incidents[0], {}, time.time())) == {
+        channel.pk for channel in channels[:2]
+    }
     assert read_receivers([]) == Receivers()

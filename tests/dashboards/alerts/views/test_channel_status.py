@@ -67,7 +67,7 @@ def test_test_from_the_list_answers_there(config_admin: Client) -> None:
     Delivery.objects.update(attempts=1, attempted_at=time.time(), last_error="it answered 404")
     page = config_admin.get("/alerts/channels/").content.decode()
     assert "<b>Test failed</b>" in page
-    assert "it answered 404" in page
+    assert "It answered 404" in page
     Delivery.objects.update(sent_at=time.time())
     page = config_admin.get("/alerts/channels/").content.decode()
     assert "<b>Test accepted</b>" in page

@@ -316,7 +316,7 @@ def test_test_goes_through_the_outbox_and_failed_ones_are_sent_again(config_admi
     delivery = Delivery.objects.get()
     Delivery.objects.update(failed_at=1.0, last_error="it answered 404")
     page = config_admin.get("/alerts/channels/").content.decode()
-    assert "it answered 404" in page
+    assert "It answered 404" in page
     config_admin.post("/alerts/channels/", {"do": "again", "id": delivery.pk})
     delivery.refresh_from_db()
     assert delivery.failed_at is None

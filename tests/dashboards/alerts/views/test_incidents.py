@@ -467,9 +467,9 @@ def test_limited_reader_sees_no_installation_actions_or_errors(
     client.force_login(user)
     page = client.get(f"/c/other/incidents/{incident.pk}/").content.decode()
     assert "act of other" in page
-    assert "error of other" in page
+    assert "Error of other" in page
     assert "act of <" not in page
-    assert "error of all" not in page
+    assert "Error of all" not in page
     assert [
         change.summary for change in find_prior_changes("other", incident.opened_at, is_limited_user=True)
     ] == [f"{describe_action('agent.retire')}: act of other"]
