@@ -26,6 +26,9 @@ from fleet.changes.instance_dialer import AuthClient, Dialer
 from fleet.changes.networking import run as networking_run
 from fleet.changes.operations import drains, drains_run, retirements
 from fleet.changes.runners import RUNNERS
+from fleet.clusters.address_cache import AddressCache
+from fleet.clusters.background_tests import BackgroundTests
+from fleet.clusters.test_store import ConnectionTestStore
 from fleet.isolation import for_each_change, for_each_cluster, isolate_errors
 from fleet.models import Change, Cluster
 from fleet.models.clusters import DEFAULT_CLUSTER
@@ -55,6 +58,7 @@ from fleet.protocol.destination.health import SETTINGS_BY_NAME
 from fleet.transport.retry.read_retries import DEFAULT_READ_RETRIES
 from fleet.transport.tls import TLSFiles
 from fleet.vocabulary.changes import ChangeKind
+from fleet.vocabulary.clusters import AddressKind
 from fleet.vocabulary.instances import InstanceFacts
 
 logger = logging.getLogger(__name__)
@@ -70,6 +74,8 @@ class WorkerResources:
     timing: Timing
     reader: Reader
     policy_report_store: PolicyReportStore
+    address_cache: AddressCache
+    background_tests: BackgroundTests
     #: When each chore of `tend` last ran, by its name; monotonic seconds.
     last_run_times: dict[str, float] = field(default_factory=dict)
 
@@ -100,6 +106,8 @@ def get_worker_resources() -> WorkerResources:
         timing,
         Reader(redis, settings.REFLOAT_PREFIX),
         PolicyReportStore(redis, settings.REFLOAT_PREFIX),
+        AddressCache(),
+        BackgroundTests(ConnectionTestStore(redis, settings.REFLOAT_PREFIX)),
     )
 
 
@@ -186,6 +194,21 @@ def step_actions() -> None:
     for_each_change(runners.find_due(step_actions.name, Change.objects.select_related("cluster")), _run_step)
 
 
+@shared_task(name="fleet.tasks.test_connection", ignore_result=True)
+def test_connection(cluster_id: str, test_id: str) -> None:
+    """Start a requested connection test, which runs beside other tasks; only its first task starts it."""
+    with isolate_errors(f"cluster {cluster_id}: the connection was not tested"):
+        cluster = Cluster.objects.filter(pk=cluster_id).first()
+        if cluster is not None:
+            get_worker_resources().background_tests.start(
+                cluster_id,
+                test_id,
+                AddressKind(cluster.address_kind),
+                cluster.auths,
+                _create_tls_files(),
+            )
+
+
 @shared_task(name="fleet.tasks.read_policies", ignore_result=True)
 def read_policies() -> None:
     """Read the policies that every instance runs with."""
@@ -251,6 +274,8 @@ _CHORES: Sequence[tuple[str, Callable[[], None], float]] = (
     ("retired agents", apply_retired, 15.0),
 )
 _DAY_SECONDS = 86400.0
+#: Share of a round's deadline to wait for the first addresses of a cluster, once; later rounds use the last ones.
+_RESOLUTION_SHARE = 0.25
 #: Seconds that a chore may run early: beat is not more exact.
 _EARLY_SECONDS = 0.5
 
@@ -286,8 +311,17 @@ def _auth_addresses_of(cluster: Cluster, instances: Iterable[InstanceFacts]) -> 
     discovered_addresses = find_admin_addresses(instances, time.time(), get_worker_resources().timing)
     gateway = settings.REFLOAT_GATEWAY if cluster.id == DEFAULT_CLUSTER else ""
     addresses = [(gateway, "gateway")] if gateway else []
-    addresses += ((address, "auth") for address in (*discovered_addresses, *cluster.auths))
+    addresses += ((address, "auth") for address in (*discovered_addresses, *_first_addresses_of(cluster)))
     return dict.fromkeys(addresses)
+
+
+def _first_addresses_of(cluster: Cluster) -> Sequence[str]:
+    """Return the configured addresses of a cluster's auths, resolved; a round hardly waits for them."""
+    cache = get_worker_resources().address_cache
+    wait_seconds = settings.REFLOAT_ROUND_DEADLINE * _RESOLUTION_SHARE
+    return cache.addresses_of(
+        cluster.id, AddressKind(cluster.address_kind), cluster.auths, wait_seconds=wait_seconds
+    ).addresses
 
 
 def _now() -> datetime:
@@ -325,6 +359,7 @@ def _start_round(cluster: Cluster, round_number: int, now: float) -> list[tuple[
     if unfinished_round_number is not None:
         # One of its shards died with its worker or is late: the results of the others must not wait.
         _conclude_round(cluster.id, unfinished_round_number)
+    bootstrap_addresses = _first_addresses_of(cluster)
     return [
         (
             _ShardTask(
@@ -333,7 +368,7 @@ def _start_round(cluster: Cluster, round_number: int, now: float) -> list[tuple[
                 planned_shard.number,
                 planned_shard.instances,
                 planned_shard.reads_lists,
-                cluster.auths,
+                bootstrap_addresses,
             ),
             handle,
         )

@@ -71,10 +71,6 @@ class AddressCache:
             cached.is_idle.wait(wait_seconds)
         return cached.last_result
 
-    def forget(self, cluster: str) -> None:
-        """Drop a removed cluster."""
-        self._clusters.pop(cluster, None)
-
     def _refresh(self, cluster: str, cached: _CachedCluster) -> None:
         try:
             resolved_addresses = asyncio.run(resolve(cached.kind, cached.entries, cached.memory))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from celery import signals
@@ -18,6 +20,7 @@ from fleet import tasks
 from fleet.audit import RequestActor
 from fleet.changes.operations import degradations
 from fleet.changes.operations.degradations import DegradeRequest
+from fleet.clusters.test_store import open_test_store
 from fleet.models import Agent, AgentChange, Change, Cluster, Drain
 from fleet.models.changes import AuditEntry
 from fleet.models.networking import NetworkingReading
@@ -25,11 +28,13 @@ from fleet.monitoring.state.connect import connect
 from fleet.monitoring.state.policy_report_store import open_policy_report_store
 from fleet.monitoring.state.reader import open_reader
 from fleet.vocabulary.changes import Actor, ActorKind
+from fleet.vocabulary.clusters import AddressKind
 from fleet.vocabulary.node_policies import UNSUPPORTED_ERROR
 from fleet.vocabulary.verdicts import State
 from fleet.wire import fleet_pb2
 from tests.fakes.config_auth import run_config_auth
 from tests.fakes.instances import FakeAuth, agent_entry
+from tests.fakes.waiting import eventually_sync
 
 pytestmark = pytest.mark.django_db
 
@@ -290,3 +295,41 @@ def test_tend_runs_all_chores_at_their_intervals(auth: FakeAuth) -> None:
     assert {name: interval for name, _chore, interval in tasks._CHORES} == {
         "actions": 1.0, "drains": 3.0, "networking configs": 3.0, "policies": 5.0, "retired agents": 15.0,
     }  # fmt: skip
+
+
+def test_first_auths_are_read_from_a_file(
+    auth: FakeAuth, valkey_url: str, prefix: str, tmp_path: Path
+) -> None:
+    """A round, and requests of changes, use the targets of a file_sd file; a missing one stops neither."""
+    path = tmp_path / "auths.json"
+    path.write_text(json.dumps([{"targets": [auth.address]}]))
+    Cluster.objects.update(address_kind=AddressKind.FILE_SD, auths=[str(path)])
+    Cluster.objects.create(
+        id="other", name="Other", address_kind=AddressKind.FILE_SD, auths=[f"{tmp_path}/missing.json"]
+    )
+
+    for _ in range(3):
+        tasks.start_round()
+
+    reader = open_reader(valkey_url, prefix)
+    assert reader.summary("default", time.time()).agent_count == 1
+    assert reader.summary("other", time.time()).agent_count == 0
+
+
+def test_requested_connection_test_is_run(auth: FakeAuth, valkey_url: str, prefix: str) -> None:
+    """From its request to its report; a cluster that was removed is not tested."""
+    store = open_test_store(valkey_url, prefix)
+
+    tasks.test_connection("default", store.create("default", time.time()).test_id)
+
+    def has_ended() -> bool:
+        report = store.read("default")
+        return report is not None and report.ended_at is not None
+
+    eventually_sync(has_ended)
+    report = store.read("default")
+    assert report is not None
+    assert report.steps[1].text == f"{auth.address} accepts connections."
+    removed_report = store.create("removed", time.time())
+    tasks.test_connection("removed", removed_report.test_id)
+    assert store.read("removed") == removed_report
