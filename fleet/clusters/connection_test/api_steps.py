@@ -35,9 +35,7 @@ _MOST_DIAG_PORTS = 10
 _CLOCK_WARNING_SECONDS = 5.0
 _CLOCK_FAILURE_SECONDS = 60.0
 _NO_AUTH = "No auth to ask: an earlier step failed."
-_ROLE_REMEDY = (
-    "Issue a certificate with the role console for Refloat (docs/reference/tls.md), and set it here."
-)
+_ROLE_REMEDY = "Issue a certificate with the role console for Refloat, and set it here."
 
 
 @dataclass(slots=True)
@@ -219,7 +217,7 @@ async def read_policies_of_auth(state: APIStepsState) -> StepFinding:
             )
         return _finding_of(response, state, "the policies")
     return StepFinding(
-        StepVerdict.OK, f"{count(len(response.policies), 'policy', 'policies')} of {response.instance_id}."
+        StepVerdict.OK, f"{count(len(response.policies), 'policy', 'policies')} read from {state.auths[0]}."
     )
 
 
@@ -355,7 +353,7 @@ def _finding_of(error: SourceError, state: APIStepsState, api: str) -> StepFindi
         return StepFinding(
             StepVerdict.FAILED,
             f"{address} does not have {api}.",
-            "Check that the address is that of an auth, and its version (docs/reference/wire.md).",
+            "Check that the address is that of an auth, and its version.",
         )
     if not error.has_response:
         return StepFinding(

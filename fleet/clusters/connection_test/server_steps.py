@@ -136,7 +136,7 @@ def check_identity(state: ServerStepsState, tls: TLSFiles | None) -> StepFinding
         return StepFinding(
             StepVerdict.WARNING,
             f"{text} Refloat has no client certificate: it can read, but auths and proxies refuse its changes.",
-            "Issue a certificate with the role console for Refloat (docs/reference/tls.md), and set it here.",
+            "Issue a certificate with the role console for Refloat, and set it here.",
         )
     own_certificate = own_certificates[0]
     own_role = f"the role {own_certificate.role}" if own_certificate.role else "no role"
@@ -145,7 +145,7 @@ def check_identity(state: ServerStepsState, tls: TLSFiles | None) -> StepFinding
             StepVerdict.WARNING,
             f"{text} Refloat's certificate ({own_certificate.common_name}) has {own_role}: "
             "Refloat can read, but auths and proxies refuse its changes.",
-            "Issue a certificate with the role console for Refloat (docs/reference/tls.md), and set it here.",
+            "Issue a certificate with the role console for Refloat, and set it here.",
         )
     return StepFinding(
         StepVerdict.OK, f"{text} Refloat: {own_certificate.common_name} (role {own_certificate.role})."
@@ -225,7 +225,7 @@ async def _check_without_tls(state: ServerStepsState) -> StepFinding:
         return StepFinding(
             StepVerdict.WARNING,
             f"{finding.text} Everybody on the network can read and change what Refloat and the auths send.",
-            "Turn TLS on at auths and proxies (docs/reference/tls.md), and set the CA and a certificate here.",
+            "Turn TLS on at auths and proxies, and set the CA and a certificate here.",
         )
     return finding
 

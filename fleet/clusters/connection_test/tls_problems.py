@@ -165,7 +165,7 @@ def _describe_verification(
     if code == _INVALID_PURPOSE or (certificate is not None and not certificate.is_for_servers):
         return ServerProblem(
             f"its certificate{_describe_role(certificate)} is for clients only, not for servers",
-            f"Issue the {role}'s certificate for server authentication, with the role {role} (docs/reference/tls.md).",
+            f"Issue the {role}'s certificate for server authentication, with the role {role}.",
         )
     if code in _WRONG_NAME:
         names = "" if certificate is None else f", only {certificate.describe_names()}"
@@ -180,7 +180,7 @@ def _describe_verification(
         )
     return ServerProblem(
         f"its certificate is not accepted: {error.verify_message}",
-        f"Issue the {role}'s certificate again (docs/reference/tls.md).",
+        f"Issue the {role}'s certificate again.",
     )
 
 
