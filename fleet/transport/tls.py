@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import ssl
-from dataclasses import dataclass, replace
+from collections.abc import Hashable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import grpc
@@ -48,11 +49,15 @@ class TLSFiles:
     server_name: str = ""
     #: The same for an auth's certificate; empty means `server_name`.
     auth_name: str = ""
+    #: Why the files cannot be used, the message of the TLSError that each connection raises; empty: perhaps they can.
+    problem: str = ""
+    #: Keeps the files open that exist only in memory.
+    content: object = field(default=None, compare=False, repr=False)
 
     @property
     def enabled(self) -> bool:
-        """Return whether any file is set, which turns TLS on."""
-        return any((self.certificate, self.key, self.authority))
+        """Return whether any file is set or missing, which turns TLS on."""
+        return any((self.certificate, self.key, self.authority, self.problem))
 
     def for_role(self, role: str) -> TLSFiles:
         """Return the files for connections to servers of a role, whose certificates must have its name."""
@@ -78,8 +83,16 @@ def channel_credentials(tls: TLSFiles) -> grpc.ChannelCredentials:
     return grpc.ssl_channel_credentials(_read(tls.authority), _read(tls.key), _read(tls.certificate))
 
 
+def version_of(tls: TLSFiles | None) -> Hashable:
+    """Return a value that changes when the files change, by their metadata: connections then have to be made anew."""
+    paths = () if tls is None else (tls.authority, tls.certificate, tls.key)
+    return tls, tuple(_file_version_of(path) for path in paths if path is not None)
+
+
 def check_files(tls: TLSFiles) -> None:
     """Raise TLSError for files that are not PEM or do not match: gRPC would accept them, and fail to connect."""
+    if tls.problem:
+        raise TLSError(tls.problem)
     if tls.certificate is not None and tls.key is not None:
         certificate, key = _must_read(tls.certificate), _must_read(tls.key)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -100,6 +113,14 @@ def check_files(tls: TLSFiles) -> None:
             ) from error
     if tls.authority is not None and not _is_certificate(_must_read(tls.authority)):
         raise TLSError(f"cannot use CA {tls.authority}: not a PEM certificate")
+
+
+def _file_version_of(path: Path) -> tuple[int, ...]:
+    try:
+        status = path.stat()
+    except OSError as error:
+        return (error.errno or 0,)
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _is_certificate(pem: bytes) -> bool:

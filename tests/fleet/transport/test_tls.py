@@ -21,6 +21,7 @@ from fleet.transport.tls import (
     TLSFiles,
     channel_credentials,
     server_credentials,
+    version_of,
 )
 from tests.fakes.certificates import Certificates
 
@@ -155,3 +156,24 @@ async def test_server_role_is_checked_by_the_handshake(
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await check_health(TLSFiles(server_files.certificate, server_files.key), client_files)
     assert caught.value.code() is code
+
+
+def test_version_changes_with_the_files(tmp_path: Path) -> None:
+    """Also when a file gets another content of the same size, or appears."""
+    ca, key = tmp_path / "ca.pem", tmp_path / "key.pem"
+    ca.write_text("one")
+    files = TLSFiles(key=key, authority=ca)
+    versions = [version_of(files)]
+    assert version_of(TLSFiles(key=key, authority=ca)) == versions[0]
+    replacement = tmp_path / "new.pem"
+    replacement.write_text("two")
+    replacement.rename(ca)
+    versions.append(version_of(files))
+    key.write_text("key")
+    versions += [version_of(files), version_of(files.for_role("auth")), version_of(None)]
+    assert len(set(versions)) == len(versions)
+
+
+def test_files_with_a_problem_open_no_connection() -> None:
+    with pytest.raises(TLSError, match="upload them again"):
+        channels.open_channel("127.0.0.1:1", TLSFiles(problem="upload them again"))
