@@ -28,6 +28,7 @@ from fleet.changes.operations import drains, drains_run, retirements
 from fleet.changes.runners import RUNNERS
 from fleet.clusters.address_cache import AddressCache
 from fleet.clusters.background_tests import BackgroundTests
+from fleet.clusters.credentials import tls_files_of
 from fleet.clusters.test_store import ConnectionTestStore
 from fleet.isolation import for_each_change, for_each_cluster, isolate_errors
 from fleet.models import Change, Cluster
@@ -205,7 +206,7 @@ def test_connection(cluster_id: str, test_id: str) -> None:
                 test_id,
                 AddressKind(cluster.address_kind),
                 cluster.auths,
-                _create_tls_files(),
+                tls_files_of(cluster),
             )
 
 

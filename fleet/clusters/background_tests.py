@@ -40,11 +40,10 @@ class BackgroundTests:
         kind: AddressKind,
         entries: Sequence[str],
         tls: TLSFiles | None,
-        credentials_error: str = "",
     ) -> threading.Thread | None:
         """Start a requested test and return its thread; None if it was started before, or its request is gone.
 
-        `credentials_error`: why there are no TLS files. Raises StateUnavailableError.
+        Raises StateUnavailableError.
         """
         report = self._store.read(cluster, test_id)
         if report is None or report.started_at is not None:
@@ -55,7 +54,7 @@ class BackgroundTests:
         # A daemon: the process may end while a server does not respond. The report then counts as lost.
         thread = threading.Thread(
             target=self._run,
-            args=(report, kind, tuple(entries), tls, credentials_error),
+            args=(report, kind, tuple(entries), tls),
             name=f"connection-test-{cluster}",
             daemon=True,
         )
@@ -68,11 +67,10 @@ class BackgroundTests:
         kind: AddressKind,
         entries: Sequence[str],
         tls: TLSFiles | None,
-        credentials_error: str,
     ) -> None:
         try:
             with self._slots:
-                asyncio.run(self._test(report, kind, entries, tls, credentials_error))
+                asyncio.run(self._test(report, kind, entries, tls))
         except StateError as error:
             logger.warning("cluster %s: the connection test ended: %s", report.cluster, error)
         except Exception:
@@ -84,10 +82,9 @@ class BackgroundTests:
         kind: AddressKind,
         entries: Sequence[str],
         tls: TLSFiles | None,
-        credentials_error: str,
     ) -> None:
         """Run the steps and store each. A newer test of the cluster, or its removal, ends this one."""
-        async for step in run_connection_test(kind, entries, tls, credentials_error=credentials_error):
+        async for step in run_connection_test(kind, entries, tls):
             report = replace(report, steps=(*report.steps, step))
             if not self._store.write(report):
                 break

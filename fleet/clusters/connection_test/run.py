@@ -27,17 +27,16 @@ async def run_connection_test(
     entries: Sequence[str],
     tls: TLSFiles | None,
     *,
-    credentials_error: str = "",
     resolver: dns.asyncresolver.Resolver | None = None,
     clock: Callable[[], float] = time.time,
 ) -> AsyncIterator[ConnectionTestStep]:
-    """Yield every step when it ends. `credentials_error`: why there are no TLS files, as the end of a sentence."""
+    """Yield every step when it ends."""
     servers = server_steps.ServerStepsState()
     yield await _run(
         StepName.RESOLVE, lambda: server_steps.resolve_addresses(servers, kind, entries, resolver)
     )
     yield await _run(StepName.CONNECT, lambda: server_steps.connect_to_servers(servers))
-    yield await _run(StepName.TLS, lambda: server_steps.check_tls(servers, tls, credentials_error, clock()))
+    yield await _run(StepName.TLS, lambda: server_steps.check_tls(servers, tls, clock()))
     yield await _run(StepName.IDENTITY, lambda: server_steps.check_identity(servers, tls))
     connections = Connections(tls)
     try:

@@ -89,20 +89,13 @@ async def connect_to_servers(state: ServerStepsState) -> StepFinding:
     )
 
 
-async def check_tls(
-    state: ServerStepsState, tls: TLSFiles | None, credentials_error: str, now: float
-) -> StepFinding:
+async def check_tls(state: ServerStepsState, tls: TLSFiles | None, now: float) -> StepFinding:
     """Check Refloat's own files, then make a TLS connection to each address."""
-    if credentials_error or tls is not None:
-        own_problem = (
-            ServerProblem(credentials_error, "Correct the TLS files of this cluster.")
-            if credentials_error
-            else _check_own_files(tls, now)
-        )
-        if own_problem is not None:
-            if own_problem.verdict is StepVerdict.FAILED:
-                state.addresses = []
-            return StepFinding(own_problem.verdict, f"{own_problem.text}.", own_problem.remedy)
+    own_problem = None if tls is None else _check_own_files(tls, now)
+    if own_problem is not None:
+        # Nothing is sent without TLS instead.
+        state.addresses = []
+        return StepFinding(own_problem.verdict, f"{own_problem.text}.", own_problem.remedy)
     if not state.addresses:
         return skip_step("No connection on which to check TLS.")
     if tls is None or not tls.enabled:
@@ -152,8 +145,9 @@ def check_identity(state: ServerStepsState, tls: TLSFiles | None) -> StepFinding
     )
 
 
-def _check_own_files(tls: TLSFiles | None, now: float) -> ServerProblem | None:
-    assert tls is not None, "the caller checks it"
+def _check_own_files(tls: TLSFiles, now: float) -> ServerProblem | None:
+    if tls.problem:
+        return ServerProblem(_to_sentence_start(tls.problem), "Correct the TLS files of this cluster.")
     if (tls.certificate is None) != (tls.key is None):
         part = "its key" if tls.key is None else "its certificate"
         return ServerProblem(
@@ -163,7 +157,7 @@ def _check_own_files(tls: TLSFiles | None, now: float) -> ServerProblem | None:
         check_files(tls)
     except TLSError as error:
         sentence = str(error)
-        return ServerProblem(f"{sentence[:1].upper()}{sentence[1:]}", _remedy_of_file_error(sentence))
+        return ServerProblem(_to_sentence_start(sentence), _remedy_of_file_error(sentence))
     for owner, path, remedy in (
         (
             "Refloat's certificate",
@@ -185,6 +179,10 @@ def _check_own_files(tls: TLSFiles | None, now: float) -> ServerProblem | None:
                 "Check the clock of the machine where workers run, or issue the certificate again.",
             )
     return None
+
+
+def _to_sentence_start(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"
 
 
 def _remedy_of_file_error(sentence: str) -> str:

@@ -21,18 +21,6 @@ from tests.fakes.faulty_certificates import FaultyCertificates
 from tests.fakes.plane import Plane
 from tests.fakes.tcp import serve_tcp
 
-_AFTER_TLS = (
-    StepName.IDENTITY,
-    StepName.HEALTH,
-    StepName.INSTANCES,
-    StepName.AGENTS,
-    StepName.TUNNELS,
-    StepName.READYZ,
-    StepName.NETWORKING,
-    StepName.POLICIES,
-    StepName.CLOCK,
-)
-
 
 @pytest.fixture
 def certificates(tmp_path: Path) -> FaultyCertificates:
@@ -370,17 +358,20 @@ async def test_faults_of_refloats_own_files(
         assert remedy_part in step.remedy
 
 
-async def test_credentials_that_cannot_be_used() -> None:
+async def test_credentials_that_cannot_be_used(plane: Plane) -> None:
     """Uploaded files that cannot be decrypted are no TLS, and nothing is sent without TLS instead."""
-    steps = {
-        step.name: step
-        async for step in run_connection_test(
-            AddressKind.STATIC, ["127.0.0.1:9"], None, credentials_error="The files cannot be decrypted"
-        )
-    }
+    address = (await plane.auth()).instance.grpc_address
 
-    assert steps[StepName.TLS].text == "The files cannot be decrypted."
-    assert {steps[name].verdict for name in _AFTER_TLS} == {StepVerdict.SKIPPED}
+    steps = await _run(
+        [address], TLSFiles(problem="the uploaded files cannot be decrypted: upload them again")
+    )
+
+    _assert_fails_at(
+        steps,
+        StepName.TLS,
+        "The uploaded files cannot be decrypted: upload them again.",
+        "Correct the TLS files of this cluster.",
+    )
 
 
 async def test_a_proxy_that_does_not_respond_is_named(
