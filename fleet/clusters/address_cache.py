@@ -67,8 +67,9 @@ class AddressCache:
             threading.Thread(
                 target=self._refresh, args=(cluster, cached), name=f"addresses-{cluster}", daemon=True
             ).start()
-        if cached.resolved_at is None:
-            cached.is_idle.wait(wait_seconds)
+            if cached.resolved_at is None:
+                # Once: where the first result takes long, later calls return at once until it is there.
+                cached.is_idle.wait(wait_seconds)
         return cached.last_result
 
     def _refresh(self, cluster: str, cached: _CachedCluster) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,9 @@ def test_a_file_that_hangs_does_not_hold_a_round(tmp_path: Path) -> None:
     cache = AddressCache()
 
     assert not cache.addresses_of("c", AddressKind.FILE_SD, [str(fifo)], wait_seconds=0.01).addresses
+    start = time.monotonic()
+    assert not cache.addresses_of("c", AddressKind.FILE_SD, [str(fifo)], wait_seconds=_LONG).addresses
+    assert time.monotonic() - start < _LONG / 2, "only the first call waits"
     other_cluster = cache.addresses_of("d", AddressKind.FILE_SD, [str(path)], wait_seconds=_LONG)
     changed_entries = cache.addresses_of("c", AddressKind.FILE_SD, [str(path)], wait_seconds=_LONG)
 
