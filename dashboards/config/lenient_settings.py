@@ -1,4 +1,4 @@
-"""Settings for `refloat doctor`: invalid values are replaced by their defaults and reported, and nothing is created."""
+"""Settings for commands that create nothing; for `refloat doctor`, also with defaults in place of invalid values."""
 
 from __future__ import annotations
 
@@ -43,10 +43,25 @@ def load_settings() -> None:
         os.environ.update(original_environment)
 
 
+def load_without_new_key() -> None:
+    """Load the settings, with a temporary secret key instead of a new one. Raises SettingError.
+
+    The environment stays unchanged.
+    """
+    configured_key = os.environ.get(_KEY)
+    _avoid_new_key()
+    try:
+        importlib.import_module(_MODULE)
+    finally:
+        if configured_key is None:
+            os.environ.pop(_KEY, None)
+
+
 def _avoid_new_key() -> None:
     """Use a temporary key where the settings would create REFLOAT_HOME and its key.
 
-    This command changes nothing; and its user may not be that of the console, which then could not read the key.
+    Only commands that begin an installation may. The user of others may not be that of the console, which then could
+    not read the key.
     """
     home = Path(os.environ.get("REFLOAT_HOME") or default_home())
     is_configured = os.environ.get(_KEY) or os.environ.get(f"{_KEY}_FILE")

@@ -5,6 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
+
+from fleet.installation import default_home
+
+#: Commands that use an installation, and never begin one: a typing error in REFLOAT_HOME must not leave an empty
+#: database, which `refloat restore` would then refuse to replace, nor a new secret key.
+_COMMANDS_OF_AN_INSTALLATION = frozenset({"backup", "cluster", "token", "user"})
+_HELP_FLAGS = frozenset({"-h", "--help"})
 
 
 def main(argv: Sequence[str]) -> None:
@@ -21,9 +29,15 @@ def main(argv: Sequence[str]) -> None:
     from dashboards.config.env import SettingError
     from fleet.management.database_errors import describe_database_error
 
+    command = argv[1] if len(argv) > 1 else "help"
+    asks_for_help = command == "help" or not _HELP_FLAGS.isdisjoint(argv[1:])
     try:
-        if list(argv[1:2]) == ["doctor"]:
+        if command == "doctor":
             lenient_settings.load_settings()
+        elif asks_for_help or command == "restore":
+            lenient_settings.load_without_new_key()
+        elif command in _COMMANDS_OF_AN_INSTALLATION:
+            _require_database_file()
         execute_from_command_line(list(argv))
     except SettingError as error:
         sys.stderr.write(f"refloat: {error}\n")
@@ -33,4 +47,16 @@ def main(argv: Sequence[str]) -> None:
         if not sentence:
             raise
         sys.stderr.write(f"refloat: {sentence}\n")
+        sys.exit(2)
+
+
+def _require_database_file() -> None:
+    """Exit with 2 and one line if the file of SQLite does not exist: a connection would create an empty one."""
+    if os.environ.get("DATABASE_URL") or os.environ.get("DATABASE_URL_FILE"):
+        return
+    path = Path(os.environ.get("REFLOAT_HOME") or default_home()) / "refloat.sqlite3"
+    if not path.exists():
+        sys.stderr.write(
+            f"refloat: the database is not prepared ({path} does not exist): run `refloat prepare` first\n"
+        )
         sys.exit(2)

@@ -174,6 +174,21 @@ def test_archive_with_secrets(installation: Installation, tmp_path: Path) -> Non
     assert not [path for path in new_installation.home.iterdir() if path.name.startswith(".")]
 
 
+def test_restore_into_a_new_home(installation: Installation, tmp_path: Path) -> None:
+    """Nothing was there before, so nothing is kept: a command that only asked for users began no installation."""
+    path = tmp_path / "with.tar.gz"
+    assert installation.run("backup", "--to", str(path), "--with-secrets").returncode == 0
+    new_installation = Installation(tmp_path / "new")
+    assert new_installation.run("user", "list").returncode == 2
+
+    process = new_installation.run("restore", str(path), "--json")
+
+    assert process.returncode == 0, process.stderr
+    report = json.loads(process.stdout)
+    assert (report["previous"], report["is_key_restored"]) == ("", True)
+    new_installation.execute(_CHECK_ROWS + _READ_SECRET)
+
+
 @pytest.mark.slow
 def test_backup_is_consistent_while_rows_are_written(installation: Installation, tmp_path: Path) -> None:
     """Each transaction of the writer adds a pair; the archive has no half of one."""

@@ -109,11 +109,14 @@ def _describe(report: RestoreReport, unreadable_channels: list[str]) -> Iterator
     if report.applied_migrations:
         yield f"Applied {format_count(len(report.applied_migrations), 'migration')}."
     if report.kept_at:
-        yield f"The previous database is in {report.kept_at}. Delete it when you no longer need it."
+        yield f"The previous database and key are in {report.kept_at}. Delete them when you no longer need them."
     if report.tls_folder:
         yield f"The TLS files are in {report.tls_folder}. Move them to the paths in REFLOAT_TLS_CA, _CERT and _KEY."
     if report.different_settings:
-        yield f"Settings that differ from those of the archive: {join_names(report.different_settings)}."
+        yield (
+            f"Settings that differ from those of the archive: {join_names(report.different_settings)}. The "
+            "member settings.json of the archive has their values."
+        )
     if unreadable_channels:
         yield (
             "Enter the secrets of these notification channels again, because they were encrypted with another secret "

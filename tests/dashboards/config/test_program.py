@@ -25,6 +25,18 @@ def test_wrong_setting_is_one_line_and_code_2(tmp_path: Path) -> None:
 
 
 def test_database_that_is_not_prepared_says_what_to_run(tmp_path: Path) -> None:
-    process = _run(["-m", "dashboards", "user", "list"], str(tmp_path))
+    """And leaves no empty database, which `refloat restore` would refuse to replace, and no key."""
+    home = tmp_path / "home"
+    process = _run(["-m", "dashboards", "user", "list"], str(home))
     assert process.returncode == 2
     assert "run `refloat prepare` first" in process.stderr
+    assert process.stderr.count("\n") == 1
+    assert not home.exists()
+
+
+def test_help_creates_nothing(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    process = _run(["-m", "dashboards", "serve", "--help"], str(home))
+    assert process.returncode == 0
+    assert "--port" in process.stdout
+    assert not home.exists()
