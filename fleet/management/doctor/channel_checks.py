@@ -48,7 +48,8 @@ def check_public_url(public_url: str, channel_count: int) -> CheckFinding:
     return warning(
         "public-url",
         f"REFLOAT_PUBLIC_URL is not set, but there {'is' if channel_count == 1 else 'are'} "
-        f"{format_count(channel_count, 'notification channel')}: receivers cannot open the links in notifications.",
+        f"{format_count(channel_count, 'notification channel')}: links in notifications lead to the "
+        "address that `refloat serve` listens on, and with separate services they are missing.",
         "Set REFLOAT_PUBLIC_URL to the URL that users open, such as https://console.example.com/.",
     )
 
@@ -68,11 +69,14 @@ def _check_secrets(channels: Sequence[ChannelFacts]) -> Iterator[CheckFinding]:
 def _check_deliveries(channels: Sequence[ChannelFacts]) -> Iterator[CheckFinding]:
     failing_channels = [channel for channel in channels if channel.last_error]
     for channel in failing_channels:
-        unsent = format_count(channel.unsent_count, "notification")
+        unsent = ""
+        if channel.unsent_count:
+            verb = "waits" if channel.unsent_count == 1 else "wait"
+            unsent = f", and {format_count(channel.unsent_count, 'notification')} {verb}"
         yield error(
             "channel-deliveries",
-            f"The last attempt to send to channel {channel.name} ({channel.kind}) failed, and {unsent} "
-            f"{'waits' if channel.unsent_count == 1 else 'wait'}: {channel.last_error.rstrip('.')}.",
+            f"The last attempt to send to channel {channel.name} ({channel.kind}) failed{unsent}: "
+            f"{channel.last_error.rstrip('.')}.",
             "Correct the channel on the page Notification channels, and send a test notification.",
         )
     if not failing_channels:

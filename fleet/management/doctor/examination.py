@@ -21,6 +21,7 @@ from fleet.management.doctor import (
     clock_checks,
     database_checks,
     file_checks,
+    fleet_checks,
     process_checks,
     redis_checks,
     setting_checks,
@@ -189,6 +190,12 @@ class Examination:
                 now = self._clock()
                 rounds = process_checks.read_rounds(client, facts.redis_prefix, self._read_clusters(), now)
                 yield from process_checks.check_rounds(rounds, now)
+                # Without fresh rounds all instances are unknown, and the finding above says why.
+                polled_clusters = [
+                    facts.cluster for facts in rounds if facts.has_auths and facts.is_fresh(now)
+                ]
+                instances = fleet_checks.read_instances(client, facts.redis_prefix, polled_clusters, now)
+                yield from fleet_checks.check_instances(instances)
                 queues = process_checks.read_queues(client, facts.celery_key_prefix, facts.queues, now)
         except (StateError, RedisError, BrokerError, OSError) as problem:
             yield skip("polling-rounds", f"The processes cannot be checked: {problem}.")

@@ -43,7 +43,14 @@ NAMES_BY_AREA = {
         *("redis-eviction", "redis-persistence"),
     ),
     "Clocks": ("database-clock", "redis-clock"),
-    "Processes": ("polling-rounds", "scheduler", "worker-polls", "worker-actions", "alerting"),
+    "Processes": (
+        "polling-rounds",
+        "fleet-instances",
+        "scheduler",
+        "worker-polls",
+        "worker-actions",
+        "alerting",
+    ),
     "Notification channels": (
         *("public-url", "channel-secrets", "channel-deliveries", "channel-rate-limits"),
     ),
