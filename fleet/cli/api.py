@@ -42,6 +42,10 @@ _FLAGS_BY_API_WORDS = {
     "Send `allow_last: true`": "Add --allow-last",
     "Enter the word “everything” as confirmation": "Add --everything to confirm",
 }
+_LOGIN_HINT = (
+    "Create a token on the console's page API tokens, or on its machine with "
+    "`refloat token create USER --name NAME`."
+)
 #: Commands that list the ids and names, by the noun with which a "was not found" begins.
 _LIST_COMMANDS = {
     "Agent": "refloat agents",
@@ -118,7 +122,8 @@ class ConsoleClient:
         except OSError as error:
             reason = getattr(error, "reason", error)
             raise Failure(
-                f"cannot reach the console at {self.url}: {reason}. Check --url, or start the demo (`make demo`)"
+                f"cannot reach the console at {self.url}: {reason}. Check --url, or start it with "
+                "`refloat serve` or `refloat demo`"
             ) from error
         except ValueError as error:
             raise Failure(
@@ -204,11 +209,11 @@ def find_console(url: str | None, token: str | None, home: Path) -> ConsoleClien
         if url in (None, "", demo_account.get("url")):
             url, token = demo_account.get("url"), token or demo_account.get("token")
     if url and not token:
-        raise Failure(f"no token for the console at {url}: give --token, or set REFLOAT_TOKEN")
+        raise Failure(f"no token for the console at {url}: give --token, or set REFLOAT_TOKEN. {_LOGIN_HINT}")
     if not url or not token:
         raise Failure(
-            "no URL or no token of a console: give --url and --token, set REFLOAT_URL and REFLOAT_TOKEN, or start the "
-            f"demo, which writes {home / 'demo.json'}"
+            "no URL or no token of a console: give --url and --token, or set REFLOAT_URL and REFLOAT_TOKEN. "
+            f"{_LOGIN_HINT} Or start the demo with `refloat demo`, which writes {home / 'demo.json'}"
         )
     if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
         raise Failure(f"{url!r} is not the URL of a console: use a URL such as https://console.example.com")

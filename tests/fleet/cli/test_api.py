@@ -101,7 +101,7 @@ def test_given_url_takes_precedence_over_the_demo(tmp_path: Path) -> None:
 
 def test_missing_or_invalid_url_is_one_sentence(tmp_path: Path) -> None:
     """No console, an invalid URL, an unreadable demo file."""
-    with pytest.raises(Failure, match="no URL or no token"):
+    with pytest.raises(Failure, match=r"no URL or no token .* `refloat token create USER --name NAME`"):
         api.find_console(None, None, tmp_path)
     with pytest.raises(Failure, match="not the URL of a console"):
         api.find_console("file:///etc/passwd", "t", tmp_path)

@@ -112,6 +112,22 @@ def test_summary_says_how_long_it_is_to_recovery(fake: FakeConsole) -> None:
     )
 
 
+def test_actions_have_whole_urls(fake: FakeConsole) -> None:
+    """A path alone cannot be opened from a terminal."""
+    action = {"label": "Repair proxy-1", "path": "/alerts/runbooks/proxy/?instance=a"}
+    headline = {
+        "state": "at_risk",
+        "text": "3 agents at risk.",
+        "actions": [action],
+        "preventions": [],
+        "incidents": [],
+    }
+    fake.responses["/api/v1/fleet/summary"] = (200, {**SUMMARY, "headline": headline})
+    line = f"Action: Repair proxy-1 ({fake.url}/alerts/runbooks/proxy/?instance=a)"
+    assert line in refloat(fake, "summary").output.splitlines()
+    assert line in refloat(fake, "watch", "--once").output.splitlines()
+
+
 def test_summary_shows_that_data_is_stale(fake: FakeConsole) -> None:
     """Old data is never shown as new."""
     fake.responses["/api/v1/fleet/summary"] = (200, {**SUMMARY, "is_stale": True})
