@@ -16,6 +16,7 @@ from django.core.management.base import CommandParser
 from django.db import connection
 from typing_extensions import override
 
+from fleet.installation import find_checkout
 from fleet.management import demo_account, demo_incidents, startup_checks
 from fleet.management.arguments import make_integer_parser, validate_announce_ttl
 from fleet.management.base_command import ConsoleCommand
@@ -200,6 +201,7 @@ def _format_connect_hint(connect_addresses: Sequence[str], options: dict[str, An
 
 
 def _format_welcome(account: DemoAccount, options: dict[str, Any], connect_addresses: Sequence[str]) -> str:
+    program = "refloat" if find_checkout() is None else ".venv/bin/refloat"
     lines = [
         "",
         f"  URL       {account.url}",
@@ -208,8 +210,8 @@ def _format_welcome(account: DemoAccount, options: dict[str, Any], connect_addre
         "",
         f"  {options['auths']} auths, {options['proxies']} proxies, {options['agents']} agents.",
         "  Strand agents of proxy-1, and recover them, from another terminal:",
-        "    .venv/bin/refloat fleet freeze proxy-1",
-        "    .venv/bin/refloat fleet resume proxy-1",
+        f"    {program} fleet freeze proxy-1",
+        f"    {program} fleet resume proxy-1",
         *_format_connect_hint(connect_addresses, options),
     ]
     if options["faults"]:
