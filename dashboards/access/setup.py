@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from allauth.account.internal.flows.login import record_authentication
 from django import forms
 from django.contrib import messages
 from django.contrib.auth import login
@@ -91,6 +92,8 @@ def set_up(request: HttpRequest, token: str) -> HttpResponseBase:
             form.add_error(None, error)
         else:
             login(request, user, _BACKEND)
+            # The password was typed just now, so the next steps, such as the first channel, need no other proof.
+            record_authentication(request, user, method="password", username=user.get_username())
             messages.success(request, f"{user.get_username()} is an administrator of this console.")
             return redirect("fleet-now")
     return render(request, "dashboards/setup.html", {"form": form})
