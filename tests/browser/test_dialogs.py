@@ -71,6 +71,22 @@ async def test_link_opens_again_at_once(visiting: Visiting) -> None:
     await expect(link).to_be_focused()
 
 
+async def test_reason_is_kept_until_it_is_sent(visiting: Visiting) -> None:
+    """Neither Cancel nor Esc loses what was typed."""
+    page = await open_agent(visiting)
+    link = page.get_by_role("link", name="Retire agent…")
+    dialog = page.get_by_role("dialog", name="Retire agent-1")
+    await link.click()
+    await dialog.get_by_label("Reason").fill("host was scrapped")
+    await dialog.get_by_role("link", name="Cancel").click()
+    await expect(dialog).to_be_hidden()
+    await link.click()
+    await expect(dialog.get_by_label("Reason")).to_have_value("host was scrapped")
+    await page.keyboard.press("Escape")
+    await link.click()
+    await expect(dialog.get_by_label("Reason")).to_have_value("host was scrapped")
+
+
 async def test_refused_form_keeps_its_text_and_success_shows_a_message(visiting: Visiting) -> None:
     """A reason that is too short comes back with its error; a valid one leads to the page with a message."""
     page = await open_agent(visiting)

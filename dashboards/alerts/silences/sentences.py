@@ -21,9 +21,9 @@ from fleet.models.incidents import Incident
 from fleet.vocabulary.incidents import UPDATE_IN_PLACE_KINDS, IncidentState
 from fleet.vocabulary.name_lists import join_names
 
-#: Labels of the kinds that are reminded of the end of a silence: `notify_silence_end`.
-_REMINDED_KINDS = join_names(
-    [kind.label for slug, kind in CHANNEL_KINDS.items() if slug in KINDS_READ_BY_PEOPLE]
+#: Labels of the kinds that are not reminded of the end of a silence: `notify_silence_end`.
+_UNREMINDED_KINDS = join_names(
+    [kind.label for slug, kind in CHANNEL_KINDS.items() if slug not in KINDS_READ_BY_PEOPLE]
 )
 
 
@@ -129,8 +129,8 @@ def describe_incident_silence(
         describe_resolution(receivers),
         *_describe_exceptions(receivers),
         (
-            f"At {format_moment(period.reminder_at, period.now)}, a reminder that the silence ends goes to the "
-            f"channels of the kinds {_REMINDED_KINDS}. If the incident is still firing at the end, "
+            f"At {format_moment(period.reminder_at, period.now)}, a reminder of the end goes to all channels but "
+            f"{_UNREMINDED_KINDS}. If the incident is still firing at the end, "
             f"{_describe_continuation(receivers, is_acknowledged=is_acknowledged)}"
         ),
     ]
@@ -200,8 +200,8 @@ def describe_queued(receivers: Receivers) -> str:
 def _describe_exceptions(receivers: Receivers) -> Iterable[str]:
     if receivers.updated_names:
         yield (
-            f"The message in {join_names(receivers.updated_names)} is updated in place, without a new message: it "
-            "shows the silence and its end, and a recovery or another severity meanwhile."
+            f"The message in {join_names(receivers.updated_names)} is updated in place, without a new message: "
+            "silence, recovery and severity."
         )
     if receivers.acknowledged_names:
         yield f"An acknowledgement is still sent to {join_names(receivers.acknowledged_names)}."
