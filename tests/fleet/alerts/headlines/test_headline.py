@@ -177,6 +177,17 @@ def test_headline_of_other_states() -> None:
     assert (calm.text, calm.state, calm.tab_title) == ("No stranded agents.", State.HEALTHY, "")
 
 
+def test_cluster_that_never_responded_is_not_healthy() -> None:
+    """Polls end on time where no auth responds, and find no agents."""
+    table = table_with(healthy_count=0)
+    headline = _describe(replace(table, instances={}))
+    assert (headline.text, headline.state, headline.count) == (
+        "No data yet: no auth of this cluster has responded. Check its addresses and its certificates.",
+        State.UNKNOWN,
+        0,
+    )
+
+
 def test_headline_without_current_data() -> None:
     """Before the first poll, and after polling has stopped: the same with and without a table."""
     table = table_with()
