@@ -46,6 +46,7 @@ from fleet.monitoring.state.reader import Reader
 from fleet.monitoring.state.tables import NEWER_EVIDENCE_SENTENCE
 from fleet.monitoring.views import FleetTable, InstanceView
 from fleet.vocabulary.incidents import (
+    CauseKind,
     Incident,
     IncidentState,
     Notification,
@@ -107,7 +108,9 @@ class Evaluator:
         holder: str,
         console_url: str = "",
         find_drifted_instances: DriftLookup = find_no_drift,
+        start_grace_seconds: float = 0.0,
     ) -> None:
+        """`start_grace_seconds`: time for the first poll, during which Refloat is not taken for blind."""
         self._reader = reader
         self._holder = holder
         self._console_url = console_url.rstrip("/")
@@ -121,6 +124,9 @@ class Evaluator:
         self._evidence_copies: dict[str, EvidenceCopies] = {}
         self._leases: dict[str, ClusterLease] = {}
         self._open_counts: dict[str, Mapping[str, int]] = {}
+        self._start_grace_seconds = start_grace_seconds
+        #: End of the grace by cluster.
+        self._starts_until: dict[str, float] = {}
 
     def evaluate_cluster(self, cluster: str, now: float) -> LiveUpdate | None:
         """Evaluate the rules once and store the results. Return what changed. Raises LeaseHeldError, DatabaseError."""
@@ -134,6 +140,7 @@ class Evaluator:
         )
         facts = self.gather_facts(cluster, now, active_silences)
         cluster_incidents = self._load_incidents(cluster)
+        facts = self._with_start_grace(facts, cluster_incidents.incidents.values())
         copies = self._evidence_copies.setdefault(cluster, EvidenceCopies())
         steady_state = cluster_incidents.steady_state
         if steady_state is not None and steady_state.applies_to(
@@ -199,6 +206,15 @@ class Evaluator:
             steady_state_of(outcome, facts, rules, active_silences, routes if can_escalate else None),
         )
         return update
+
+    def _with_start_grace(self, facts: ClusterFacts, incidents: Iterable[Incident]) -> ClusterFacts:
+        """Return facts that wait for the first poll, unless an incident says already that there are none."""
+        until = self._starts_until.setdefault(facts.cluster, facts.now + self._start_grace_seconds)
+        if facts.is_fresh:
+            self._starts_until[facts.cluster] = 0.0
+        elif facts.now < until and all(incident.cause.kind is not CauseKind.CONSOLE for incident in incidents):
+            return replace(facts, is_starting=True)
+        return facts
 
     def _copy_evidence(
         self,

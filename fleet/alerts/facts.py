@@ -112,6 +112,8 @@ class ClusterFacts:
     is_fresh: bool
     #: Why Refloat is blind, as one sentence; empty if it is not.
     blind_reason: str = ""
+    #: Alerting has just started, and the first poll may still be on its way: Refloat is not blind yet.
+    is_starting: bool = False
     agent_count: int = 0
     stranded_count: int = 0
     affected_groups: tuple[AffectedGroup, ...] = ()

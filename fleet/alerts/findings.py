@@ -43,7 +43,7 @@ def evaluate_rules(facts: ClusterFacts, rules: Iterable[Rule]) -> dict[str, Find
 
 def _evaluate_rule(rule: Rule, facts: ClusterFacts) -> Iterator[tuple[Cause, RuleSignal]]:
     if rule.kind is RuleKind.BLIND:
-        if not facts.is_fresh:
+        if not facts.is_fresh and not facts.is_starting:
             yield (
                 Cause(CauseKind.CONSOLE, facts.cluster, "Refloat monitoring"),
                 _make_signal(rule, 0, facts.blind_reason),

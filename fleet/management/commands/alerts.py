@@ -30,6 +30,9 @@ from fleet.monitoring.views import InstanceView
 
 logger = logging.getLogger(__name__)
 
+#: Polls that may fail to arrive after the start: the workers start with this process, and need a few seconds.
+_START_GRACE_ROUNDS = 3
+
 
 class Command(ConsoleCommand):
     """Evaluate the alert rules of every cluster, and send the notifications of the outbox."""
@@ -46,6 +49,7 @@ class Command(ConsoleCommand):
                     holder,
                     settings.REFLOAT_PUBLIC_URL,
                     _find_drifted_instances,
+                    _START_GRACE_ROUNDS * settings.REFLOAT_ROUND_INTERVAL,
                 ),
                 deadman=DeadmanSwitch(settings.REFLOAT_DEADMAN_URL),
                 publish_update=lambda update: _publish_update(runner, update),

@@ -66,6 +66,30 @@ def test_unavailable_redis_an_alert_about_the_console() -> None:
     assert "cannot read the fleet state" in Incident.objects.get().summary
 
 
+def test_start_waits_for_the_first_poll() -> None:
+    """Workers start with alerting; only polls that do not come at all are an incident."""
+    scenario = EvaluatorScenario()
+    scenario.evaluator = Evaluator(cast("Reader", scenario.reader), "me", start_grace_seconds=15.0)
+    scenario.run(15, is_polling=False)
+    assert not Incident.objects.exists()
+    scenario.run(10, is_polling=False)
+    assert Incident.objects.get().cause_kind == "console"
+
+
+def test_polls_that_stop_after_the_first_one_are_no_start() -> None:
+    """The grace ends with the first poll, and does not end an incident of before a restart."""
+    scenario = EvaluatorScenario()
+    scenario.evaluator = Evaluator(cast("Reader", scenario.reader), "me", start_grace_seconds=3600.0)
+    scenario.run(5)
+    scenario.run(120, is_polling=False)
+    assert Incident.objects.get().state == "firing"
+
+    scenario.now += 20  # the lease of the process before the restart ends
+    scenario.evaluator = Evaluator(cast("Reader", scenario.reader), "me", start_grace_seconds=3600.0)
+    scenario.run(60, is_polling=False)
+    assert Incident.objects.get().state == "firing"
+
+
 def test_second_process_waits_for_the_lease() -> None:
     """The second process takes over when the lease of the first has expired."""
     scenario = EvaluatorScenario()
