@@ -212,7 +212,9 @@ class Evaluator:
         until = self._starts_until.setdefault(facts.cluster, facts.now + self._start_grace_seconds)
         if facts.is_fresh:
             self._starts_until[facts.cluster] = 0.0
-        elif facts.now < until and all(incident.cause.kind is not CauseKind.CONSOLE for incident in incidents):
+        elif facts.now < until and all(
+            incident.cause.kind is not CauseKind.CONSOLE for incident in incidents
+        ):
             return replace(facts, is_starting=True)
         return facts
 

@@ -44,7 +44,9 @@ _MAX_OTHER_CAUSES = 2
 #: Maximum number of linked incidents of causes, as in headline.js.
 _MAX_LINKED_INCIDENTS = 3
 _NO_DATA = "No data yet: Refloat has not completed a poll of the fleet."
-_NO_INSTANCES = "No data yet: no auth of this cluster has responded. Check its addresses and its certificates."
+_NO_INSTANCES = (
+    "No data yet: no auth of this cluster has responded. Check its addresses and its certificates."
+)
 _NONE_STRANDED = "No stranded agents."
 #: States of agents that do not show whether the state of the fleet is known.
 _UNCOUNTED_STATES = (State.UNKNOWN, State.RETIRED, State.NEVER)
