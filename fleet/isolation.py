@@ -47,12 +47,12 @@ def isolate_errors(subject: str) -> Iterator[IsolatedBlock]:
 def for_each_cluster(
     failure_note: str, work: Callable[[Cluster], object], clusters: Iterable[Cluster] | None = None
 ) -> bool:
-    """Run `work` for each cluster, by default for every cluster, and return whether all of it succeeded.
+    """Run `work` for each cluster, by default for all that are not paused. Return whether all of it succeeded.
 
     `failure_note` says in the log line what failed: `policies were not read`.
     """
     failure_count = 0
-    for cluster in Cluster.objects.all() if clusters is None else clusters:
+    for cluster in Cluster.objects.filter(is_paused=False) if clusters is None else clusters:
         with isolate_errors(f"cluster {cluster.id}: {failure_note}") as block:
             work(cluster)
         failure_count += block.has_failed

@@ -11,12 +11,12 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import NamedTuple
 
 from celery import shared_task
 from channels.layers import get_channel_layer
 from django.conf import settings
+from django.db.models import QuerySet
 
 from fleet.alerts.alerting_loops import prune as prune_incidents
 from fleet.alerts.outbox import prune as prune_notifications
@@ -57,7 +57,6 @@ from fleet.monitoring.state.writer import Writer
 from fleet.processes import garbage
 from fleet.protocol.destination.health import SETTINGS_BY_NAME
 from fleet.transport.retry.read_retries import DEFAULT_READ_RETRIES
-from fleet.transport.tls import TLSFiles
 from fleet.vocabulary.changes import ChangeKind
 from fleet.vocabulary.clusters import AddressKind
 from fleet.vocabulary.instances import InstanceFacts
@@ -92,7 +91,6 @@ def get_worker_resources() -> WorkerResources:
         timing=timing,
         deadline=settings.REFLOAT_ROUND_DEADLINE,
         rounds_per_connection=settings.REFLOAT_FRESH_CHANNEL_ROUNDS,
-        tls=_create_tls_files(),
         retry_policy=replace(
             DEFAULT_READ_RETRIES,
             attempts=settings.REFLOAT_READ_RETRIES,
@@ -114,25 +112,31 @@ def get_worker_resources() -> WorkerResources:
 
 @shared_task(name="fleet.tasks.start_round", ignore_result=True)
 def start_round() -> None:
-    """Start the current round in every cluster, unless another worker has started it.
+    """Start the current round in every cluster that is not paused, unless another worker has started it.
 
     The last shard is polled in this task: a fleet of one shard costs one task per round.
     """
-    interval = get_worker_resources().timing.round_interval
-    last_shards: list[tuple[_ShardTask, RecordHandle]] = []
+    resources = get_worker_resources()
+    interval = resources.timing.round_interval
+    last_shards: list[tuple[Cluster, _ShardTask, RecordHandle]] = []
+    clusters: list[Cluster] = []
+    with isolate_errors("this poll of the fleet failed"):
+        clusters += Cluster.objects.filter(is_paused=False)
+        resources.worker.keep_only({cluster.id for cluster in clusters})
+        resources.address_cache.keep_only({cluster.id for cluster in clusters})
 
     def begin_round(cluster: Cluster) -> None:
         now = time.time()
-        for shard_and_handle in _start_round(cluster, int(now // interval), now):
-            for shard_task, _ in last_shards:
-                poll_shard.apply_async(shard_task, expires=interval)
-            last_shards[:] = [shard_and_handle]
+        for shard_task, handle in _start_round(cluster, int(now // interval), now):
+            for _, earlier_shard_task, _ in last_shards:
+                poll_shard.apply_async(earlier_shard_task, expires=interval)
+            last_shards[:] = [(cluster, shard_task, handle)]
 
     # The next beat tries again; until then the data gets older.
-    for_each_cluster("this poll of the fleet failed", begin_round)
-    for shard_task, handle in last_shards:
-        with isolate_errors(f"cluster {shard_task.cluster}: this poll of the fleet failed"):
-            _poll_shard(shard_task, handle)
+    for_each_cluster("this poll of the fleet failed", begin_round, clusters)
+    for cluster, shard_task, handle in last_shards:
+        with isolate_errors(f"cluster {cluster.id}: this poll of the fleet failed"):
+            _poll_shard(cluster, shard_task, handle)
 
 
 @shared_task(name="fleet.tasks.poll_shard", ignore_result=True)
@@ -145,7 +149,10 @@ def poll_shard(
     bootstrap_addresses: Sequence[str],
 ) -> None:
     """Poll one shard of a round; the task of the last shard concludes the round."""
-    _poll_shard(_ShardTask(cluster, round_number, shard_number, instances, should_list, bootstrap_addresses))
+    shard_task = _ShardTask(cluster, round_number, shard_number, instances, should_list, bootstrap_addresses)
+    # None: the cluster was removed or paused during the round.
+    if row := Cluster.objects.filter(pk=cluster, is_paused=False).first():
+        _poll_shard(row, shard_task)
 
 
 @shared_task(name="fleet.tasks.settle_history", ignore_result=True)
@@ -186,13 +193,13 @@ def look_after_networking() -> None:
 @shared_task(name="fleet.tasks.run_change", ignore_result=True)
 def run_change(change_id: int) -> None:
     """Run a confirmed change now; if this task is lost, the periodic task of its kind runs the change."""
-    for_each_change([Change.objects.select_related("cluster").get(pk=change_id)], _run_step)
+    for_each_change(_unpaused_changes().filter(pk=change_id), _run_step)
 
 
 @shared_task(name="fleet.tasks.step_actions", ignore_result=True)
 def step_actions() -> None:
     """Run one step of every change but those of the networking config; a lost step is run 1 s later."""
-    for_each_change(runners.find_due(step_actions.name, Change.objects.select_related("cluster")), _run_step)
+    for_each_change(runners.find_due(step_actions.name, _unpaused_changes()), _run_step)
 
 
 @shared_task(name="fleet.tasks.test_connection", ignore_result=True)
@@ -220,8 +227,13 @@ def _read_cluster_policies(cluster: Cluster) -> None:
     resources = get_worker_resources()
     facts = resources.writer.load_instances(cluster.id).values()
     resources.policy_report_store.write(
-        cluster.id, resources.worker.run(read_node_reports(facts, _create_tls_files()))
+        cluster.id, resources.worker.run(read_node_reports(facts, tls_files_of(cluster)))
     )
+
+
+def _unpaused_changes() -> QuerySet[Change]:
+    """Return the changes in clusters that are not paused; the others wait until their cluster is resumed."""
+    return Change.objects.select_related("cluster").filter(cluster__is_paused=False)
 
 
 def _run_step(change: Change) -> None:
@@ -241,7 +253,7 @@ def apply_drains() -> None:
     for_each_cluster(
         "drain requests were not sent",
         _apply_cluster_drains,
-        Cluster.objects.filter(drains__isnull=False).distinct(),
+        Cluster.objects.filter(drains__isnull=False, is_paused=False).distinct(),
     )
 
 
@@ -250,7 +262,7 @@ def _apply_cluster_drains(cluster: Cluster) -> None:
     if due_drains := drains.find_due_drains(cluster.id, resources.writer.load_instances(cluster.id)):
         drains.record_responses(
             due_drains,
-            resources.worker.run(drains_run.send_drain_requests(due_drains, _create_tls_files())),
+            resources.worker.run(drains_run.send_drain_requests(due_drains, tls_files_of(cluster))),
             _now(),
         )
 
@@ -297,7 +309,7 @@ def _step_context_of(cluster: Cluster) -> StepContext:
     resources = get_worker_resources()
     instances, tls, run = (
         resources.writer.load_instances(cluster.id),
-        _create_tls_files(),
+        tls_files_of(cluster),
         resources.worker.run,
     )
     auth_client = AuthClient(_auth_addresses_of(cluster, instances.values()), tls, run)
@@ -309,7 +321,8 @@ def _step_context_of(cluster: Cluster) -> StepContext:
 
 def _auth_addresses_of(cluster: Cluster, instances: Iterable[InstanceFacts]) -> Iterable[tuple[str, str]]:
     """Return the addresses of a cluster's auths: its gateway, the auths that were seen, then the configured ones."""
-    discovered_addresses = find_admin_addresses(instances, time.time(), get_worker_resources().timing)
+    resources = get_worker_resources()
+    discovered_addresses = find_admin_addresses(instances, time.time(), resources.timing)
     gateway = settings.REFLOAT_GATEWAY if cluster.id == DEFAULT_CLUSTER else ""
     addresses = [(gateway, "gateway")] if gateway else []
     addresses += ((address, "auth") for address in (*discovered_addresses, *_first_addresses_of(cluster)))
@@ -349,9 +362,11 @@ def _start_round(cluster: Cluster, round_number: int, now: float) -> list[tuple[
     resources = get_worker_resources()
     if not resources.rounds.claim(cluster.id, round_number):
         return []
-    epoch = resources.writer.epoch(cluster.id) or resources.writer.create(
-        cluster.id, load_record_seed(cluster.id)
-    )
+    epoch = resources.writer.epoch(cluster.id)
+    if epoch is None:
+        if not Cluster.objects.filter(pk=cluster.id).exists():
+            return []  # it was just removed, and its record must not come back
+        epoch = resources.writer.create(cluster.id, load_record_seed(cluster.id))
     handle = resources.worker.open_record(cluster.id, epoch)
     shards = plan_shards(handle.instances, settings.REFLOAT_SHARD_SIZE, now)
     unfinished_round_number = resources.rounds.begin(
@@ -377,23 +392,24 @@ def _start_round(cluster: Cluster, round_number: int, now: float) -> list[tuple[
     ]
 
 
-def _poll_shard(shard_task: _ShardTask, handle: RecordHandle | None = None) -> None:
-    resources, cluster, round_number = get_worker_resources(), shard_task.cluster, shard_task.round_number
+def _poll_shard(cluster: Cluster, shard_task: _ShardTask, handle: RecordHandle | None = None) -> None:
+    resources, round_number = get_worker_resources(), shard_task.round_number
     try:
-        if not resources.rounds.claim_shard(cluster, round_number, shard_task.shard_number):
+        if not resources.rounds.claim_shard(cluster.id, round_number, shard_task.shard_number):
             return
-        handle = handle or resources.worker.open_record(cluster, resources.writer.epoch(cluster))
+        handle = handle or resources.worker.open_record(cluster.id, resources.writer.epoch(cluster.id))
         resources.worker.poll_shard(
             handle,
             round_number,
             shard_task.instances,
             shard_task.bootstrap_addresses if shard_task.should_list else None,
+            tls_files_of(cluster),
         )
-        if resources.rounds.finish_shard(cluster, round_number, shard_task.shard_number):
-            _conclude_round(cluster, round_number)
+        if resources.rounds.finish_shard(cluster.id, round_number, shard_task.shard_number):
+            _conclude_round(cluster.id, round_number)
     except StateError as error:
         logger.warning(
-            "cluster %s, round %d, shard %d: %s", cluster, round_number, shard_task.shard_number, error
+            "cluster %s, round %d, shard %d: %s", cluster.id, round_number, shard_task.shard_number, error
         )
 
 
@@ -416,12 +432,3 @@ def _conclude_round(cluster: str, round_number: int) -> None:
             resources.worker.run(publish(get_channel_layer(), cluster, conclusion.events))
     if resources.writer.has_outbox_entries(cluster):
         settle_history.apply_async((cluster,), expires=resources.timing.stale_after)
-
-
-def _create_tls_files() -> TLSFiles | None:
-    certificate, key, authority = (
-        Path(path) if path else None
-        for path in (settings.REFLOAT_TLS_CERT, settings.REFLOAT_TLS_KEY, settings.REFLOAT_TLS_CA)
-    )
-    files = TLSFiles(certificate, key, authority, settings.REFLOAT_TLS_SERVER_NAME)
-    return files if files.enabled else None

@@ -96,6 +96,8 @@ def create_request(
     `state`: VERIFYING when `write_related_rows` carries the change out, CONFIRMED when a worker does. The caller writes
     the audit entry, about the object of the request. Raises ChangeRefusedError.
     """
+    if state is ChangeState.CONFIRMED:
+        _check_is_polled(cluster)
     return _insert_change(
         Cluster.objects.get(pk=cluster),
         draft,
@@ -109,6 +111,12 @@ def create_request(
         step=2,
         **({} if state is ChangeState.CONFIRMED else {"started_at": now, "ended_at": now}),
     )
+
+
+def _check_is_polled(cluster: str) -> None:
+    """Raise ChangeRefusedError for a paused cluster, to whose instances no worker connects."""
+    if Cluster.objects.filter(pk=cluster, is_paused=True).exists():
+        raise ChangeRefusedError("the cluster is paused, so Refloat does not connect to it. Resume it first")
 
 
 def _insert_change(
@@ -194,6 +202,7 @@ def confirm(
     """
     attempt_fields = {"reason": reason, "before": change.before, "after": change.after}
     with record_attempt_on(change, ChangeStep.CONFIRM, actor, now, **attempt_fields):
+        _check_is_polled(change.cluster_id)
         ttl_seconds = PLAN_TTL_SECONDS[ChangeKind(change.kind)]
         if (now - change.created_at).total_seconds() > ttl_seconds:
             raise ChangeRefusedError(

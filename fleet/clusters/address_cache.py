@@ -6,7 +6,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from fleet.clusters.addresses import AddressMemory, ResolvedAddresses, resolve
@@ -71,6 +71,11 @@ class AddressCache:
                 # Once: where the first result takes long, later calls return at once until it is there.
                 cached.is_idle.wait(wait_seconds)
         return cached.last_result
+
+    def keep_only(self, clusters: Collection[str]) -> None:
+        """Drop all other clusters: they were removed or paused."""
+        for cluster in self._clusters.keys() - set(clusters):
+            del self._clusters[cluster]
 
     def _refresh(self, cluster: str, cached: _CachedCluster) -> None:
         try:

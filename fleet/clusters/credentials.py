@@ -12,9 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from django.conf import settings
-
-from fleet.models.clusters import Cluster
+from fleet.models.clusters import Cluster, read_tls_settings
 from fleet.models.sealed_secrets import UnsealError, unseal
 from fleet.transport.tls import TLSError, TLSFiles, check_files
 from fleet.vocabulary.clusters import TLSSource
@@ -33,21 +31,18 @@ def tls_files_of(cluster: Cluster) -> TLSFiles | None:
         case TLSSource.NONE:
             return None
         case TLSSource.SETTINGS:
-            return _tls_files_of_settings(cluster.tls_server_name)
+            settings_paths, server_name = read_tls_settings()
+            if not settings_paths:
+                return None
+            return _combine(_to_paths(settings_paths), cluster.tls_server_name or server_name)
         case TLSSource.FILES:
-            paths = {part: Path(path) for part, path in cluster.tls_files.items() if path}
-            return _combine(paths, cluster.tls_server_name)
+            return _combine(_to_paths(cluster.tls_files), cluster.tls_server_name)
         case TLSSource.UPLOADED:
             return _uploaded_files_of(cluster)
 
 
-def _tls_files_of_settings(server_name: str) -> TLSFiles | None:
-    certificate, key, authority = (
-        Path(path) if path else None
-        for path in (settings.REFLOAT_TLS_CERT, settings.REFLOAT_TLS_KEY, settings.REFLOAT_TLS_CA)
-    )
-    files = TLSFiles(certificate, key, authority, server_name or settings.REFLOAT_TLS_SERVER_NAME)
-    return files if files.enabled else None
+def _to_paths(paths: Mapping[str, str]) -> dict[str, Path]:
+    return {part: Path(path) for part, path in paths.items() if path}
 
 
 def _combine(paths: Mapping[str, Path], server_name: str, problem: str = "") -> TLSFiles:

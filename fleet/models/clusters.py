@@ -12,7 +12,15 @@ from typing_extensions import override
 
 from fleet.vocabulary.clusters import AddressKind, TLSSource
 
-__all__ = ["DEFAULT_CLUSTER", "AddressKind", "Cluster", "ClusterLease", "TLSSource", "ensure_default_cluster"]
+__all__ = [
+    "DEFAULT_CLUSTER",
+    "AddressKind",
+    "Cluster",
+    "ClusterLease",
+    "TLSSource",
+    "ensure_default_cluster",
+    "read_tls_settings",
+]
 
 #: Cluster of URLs without a cluster id.
 DEFAULT_CLUSTER = "default"
@@ -85,13 +93,23 @@ class ClusterLease(models.Model):
 def ensure_default_cluster(auths: Sequence[str] = ()) -> Cluster:
     """Create the cluster `default` or update its auths to `auths`, or to REFLOAT_AUTHS without `auths`.
 
-    Without either the cluster keeps its auths.
+    Both are static addresses. Without either the cluster keeps the addresses that people entered.
     """
     addresses = list(auths or settings.REFLOAT_AUTHS)
-    cluster, is_created = Cluster.objects.get_or_create(
+    cluster, _ = Cluster.objects.get_or_create(
         id=DEFAULT_CLUSTER, defaults={"name": "Default", "auths": addresses}
     )
-    if not is_created and addresses and cluster.auths != addresses:
-        cluster.auths = addresses
-        cluster.save(update_fields=["auths"])
+    if addresses and (cluster.auths, cluster.address_kind) != (addresses, AddressKind.STATIC.value):
+        cluster.auths, cluster.address_kind = addresses, AddressKind.STATIC.value
+        cluster.save(update_fields=["auths", "address_kind"])
     return cluster
+
+
+def read_tls_settings() -> tuple[dict[str, str], str]:
+    """Return the TLS files of the settings as in `Cluster.tls_files`, and the expected name of servers."""
+    paths = {
+        "authority": settings.REFLOAT_TLS_CA,
+        "certificate": settings.REFLOAT_TLS_CERT,
+        "key": settings.REFLOAT_TLS_KEY,
+    }
+    return {part: path for part, path in paths.items() if path}, settings.REFLOAT_TLS_SERVER_NAME

@@ -12,6 +12,7 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from typing_extensions import override
 
+from fleet.transport.tls import TLSFiles, server_credentials
 from fleet.wire import (
     agent_status_pb2,
     agent_status_pb2_grpc,
@@ -26,7 +27,7 @@ from fleet.wire import (
 class FakeInstance:
     """One gRPC port and one diag port. While `freeze_event` is set, gRPC calls wait until the caller gives up."""
 
-    def __init__(self, identity: str, name: str) -> None:
+    def __init__(self, identity: str, name: str, tls: TLSFiles | None = None) -> None:
         self.id = identity
         self.name = name
         self.serving = health_pb2.HealthCheckResponse.SERVING
@@ -40,7 +41,12 @@ class FakeInstance:
         self._server = grpc.server(ThreadPoolExecutor(8), options=[("grpc.so_reuseport", 0)])
         health_pb2_grpc.add_HealthServicer_to_server(_Health(self), self._server)
         self.add_services(self._server)
-        self.address = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
+        port = (
+            self._server.add_insecure_port("127.0.0.1:0")
+            if tls is None
+            else self._server.add_secure_port("127.0.0.1:0", server_credentials(tls))
+        )
+        self.address = f"127.0.0.1:{port}"
         self._server.start()
         self._diag = ThreadingHTTPServer(("127.0.0.1", 0), _diag(self))
         self.diag_address = f"127.0.0.1:{self._diag.server_address[1]}"
@@ -78,12 +84,12 @@ class FakeInstance:
 class FakeAuth(FakeInstance):
     """Lists the resources resources; `agents` is a function of the request, and `error_code` makes calls fail."""
 
-    def __init__(self, identity: str, name: str) -> None:
+    def __init__(self, identity: str, name: str, tls: TLSFiles | None = None) -> None:
         self.auths: list[types_pb2.ServerV2] = []
         self.proxies: list[types_pb2.ServerV2] = []
         self.agents: Callable[[fleet_pb2.ListAgentsRequest], fleet_pb2.ListAgentsResponse] = _no_agents
         self.error_code: grpc.StatusCode | None = None
-        super().__init__(identity, name)
+        super().__init__(identity, name, tls)
 
     @override
     def add_services(self, server: grpc.Server) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Collection, Coroutine, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import uvloop
 
@@ -24,7 +24,7 @@ from fleet.protocol.destination import health as destination
 from fleet.protocol.retry.policy import RetryPolicy
 from fleet.transport.poll_connections import Connections
 from fleet.transport.retry.read_retries import DEFAULT_READ_RETRIES
-from fleet.transport.tls import TLSFiles
+from fleet.transport.tls import TLSError, TLSFiles, check_files, version_of
 from fleet.vocabulary.instances import InstanceFacts, InstanceKind
 
 T = TypeVar("T")
@@ -39,11 +39,18 @@ class PollingSettings:
     deadline: float
     #: Every n-th round of an instance uses a new connection, at different rounds for different instances; 0: never.
     rounds_per_connection: int = 10
-    tls: TLSFiles | None = None
     #: Retries of reading the lists, within the deadline.
     retry_policy: RetryPolicy = DEFAULT_READ_RETRIES
     #: Settings of destination health, which takes polls as probes.
     health_settings: destination.HealthSettings = destination.RECOMMENDED_SETTINGS
+
+
+class _ClusterConnections(NamedTuple):
+    """Connections of a cluster, and the TLS files at the time when they were made."""
+
+    connections: Connections
+    tls: TLSFiles | None
+    tls_version: Hashable
 
 
 class Worker:
@@ -55,7 +62,7 @@ class Worker:
         self._pid = os.getpid()
         self._runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
         #: By cluster.
-        self._connections: dict[str, Connections] = {}
+        self._connections: dict[str, _ClusterConnections] = {}
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in the event loop of the connections."""
@@ -76,9 +83,11 @@ class Worker:
         round_number: int,
         instances: Sequence[int],
         bootstrap_addresses: Sequence[str] | None,
+        tls: TLSFiles | None = None,
     ) -> None:
         """Poll the instances of a shard, and the lists unless `bootstrap_addresses` is None; record the responses.
 
+        `tls`: the files of the cluster. Connections are made anew when `tls` or the content of the files changes.
         Raises RecordLostError, StateUnavailableError.
         """
         known_indices = [index for index in instances if index in handle.instances]
@@ -87,15 +96,19 @@ class Worker:
             self._target_for(handle.instances[index], handle, round_number, agents.get(index, ()))
             for index in known_indices
         ]
-        shard_result = self.run(self._poll(handle, targets, bootstrap_addresses))
+        shard_result = self.run(self._poll(handle, targets, bootstrap_addresses, tls))
         record_poll_results(handle, shard_result, self.polling.health_settings)
         if bootstrap_addresses is not None:
             record_lists(handle, shard_result)
 
+    def keep_only(self, clusters: Collection[str]) -> None:
+        """Close the connections to all other clusters: they were removed or paused."""
+        for cluster in self._connections.keys() - set(clusters):
+            self.run(self._connections.pop(cluster).connections.close())
+
     def close(self) -> None:
         """Close the connections and the event loop."""
-        for connections in self._connections.values():
-            self.run(connections.close())
+        self.keep_only(())
         self._runner.close()
 
     def _select_list_auths(
@@ -148,14 +161,13 @@ class Worker:
         }
 
     async def _poll(
-        self, handle: RecordHandle, targets: Sequence[PollTarget], bootstrap_addresses: Sequence[str] | None
+        self,
+        handle: RecordHandle,
+        targets: Sequence[PollTarget],
+        bootstrap_addresses: Sequence[str] | None,
+        tls: TLSFiles | None,
     ) -> ShardResult:
-        # Created here, in the event loop that uses them.
-        connections = self._connections.get(handle.cluster)
-        if connections is None:
-            connections = self._connections[handle.cluster] = Connections(
-                self.polling.tls, self.polling.retry_policy
-            )
+        connections = await self._connections_to(handle.cluster, tls)
         auths = [] if bootstrap_addresses is None else self._select_list_auths(handle, bootstrap_addresses)
         shard_result = await poll_targets(connections, targets, auths, deadline=self.polling.deadline)
         if bootstrap_addresses is not None:
@@ -164,3 +176,25 @@ class Worker:
             addresses = {facts.address for facts in handle.instances.values() if should_poll(facts, now)}
             await connections.keep_only(addresses | {auth.address for auth in auths})
         return shard_result
+
+    async def _connections_to(self, cluster: str, tls: TLSFiles | None) -> Connections:
+        """Return the connections to a cluster, created in the event loop that uses them."""
+        kept, tls_version = self._connections.get(cluster), version_of(tls)
+        if kept is not None:
+            if kept.tls_version == tls_version:
+                return kept.connections
+            if kept.tls == tls and not _is_usable(tls):
+                # The files of a renewed certificate are replaced one after the other.
+                return kept.connections
+            await kept.connections.close()
+        connections = Connections(tls, self.polling.retry_policy)
+        self._connections[cluster] = _ClusterConnections(connections, tls, tls_version)
+        return connections
+
+
+def _is_usable(tls: TLSFiles | None) -> bool:
+    try:
+        check_files(tls or TLSFiles())
+    except TLSError:
+        return False
+    return True
