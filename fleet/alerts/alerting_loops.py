@@ -78,16 +78,18 @@ class AlertingProcess:
             clusters = list(Cluster.objects.all()) or [ensure_default_cluster()]
             has_succeeded = for_each_cluster(
                 "the alert rules could not be evaluated",
-                lambda cluster: self._evaluate_cluster(cluster.id, now),
+                lambda cluster: self._evaluate_cluster(cluster, now),
                 clusters,
             )
             for silence in claim_ending_silences(now):
                 has_succeeded &= self._notify_silence_end(silence, clusters, now)
         return has_succeeded and not block.has_failed
 
-    def _evaluate_cluster(self, cluster: str, now: float) -> None:
+    def _evaluate_cluster(self, cluster: Cluster, now: float) -> None:
         try:
-            update = self.evaluator.evaluate_cluster(cluster, now)
+            update = self.evaluator.evaluate_cluster(
+                cluster.id, now, is_paused=cluster.is_paused, created_at=cluster.created_at.timestamp()
+            )
         except LeaseHeldError as error:
             logger.debug("%s", error)
             return

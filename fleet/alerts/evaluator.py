@@ -24,9 +24,11 @@ from fleet.alerts.facts import (
     Mask,
     facts_of_table,
     make_blind_facts,
+    make_paused_facts,
 )
 from fleet.alerts.headlines.headline import find_actions
 from fleet.alerts.lifecycle.context import EvaluationContext
+from fleet.alerts.lifecycle.first_poll import FirstPollGrace
 from fleet.alerts.lifecycle.notification_plan import with_notification
 from fleet.alerts.matchers import Matcher, are_agent_matchers, match_names
 from fleet.alerts.notifications import NotificationLinks
@@ -46,7 +48,6 @@ from fleet.monitoring.state.reader import Reader
 from fleet.monitoring.state.tables import NEWER_EVIDENCE_SENTENCE
 from fleet.monitoring.views import FleetTable, InstanceView
 from fleet.vocabulary.incidents import (
-    CauseKind,
     Incident,
     IncidentState,
     Notification,
@@ -124,12 +125,15 @@ class Evaluator:
         self._evidence_copies: dict[str, EvidenceCopies] = {}
         self._leases: dict[str, ClusterLease] = {}
         self._open_counts: dict[str, Mapping[str, int]] = {}
-        self._start_grace_seconds = start_grace_seconds
-        #: End of the grace by cluster.
-        self._starts_until: dict[str, float] = {}
+        self._first_poll_grace = FirstPollGrace(start_grace_seconds)
 
-    def evaluate_cluster(self, cluster: str, now: float) -> LiveUpdate | None:
-        """Evaluate the rules once and store the results. Return what changed. Raises LeaseHeldError, DatabaseError."""
+    def evaluate_cluster(
+        self, cluster: str, now: float, *, is_paused: bool = False, created_at: float = 0.0
+    ) -> LiveUpdate | None:
+        """Evaluate the rules once and store the results. Return what changed. Raises LeaseHeldError, DatabaseError.
+
+        No rule matches in a paused cluster, so its open incidents resolve. `created_at`: when the cluster was added.
+        """
         started_at = perf_counter()
         if cluster not in self._leases:
             alerting.AlertClock.objects.get_or_create(cluster_id=cluster)
@@ -138,9 +142,11 @@ class Evaluator:
         active_silences = tuple(
             find_active_silences(store.read_silences(now), store.read_maintenance_windows(), cluster, now)
         )
-        facts = self.gather_facts(cluster, now, active_silences)
+        facts = (
+            make_paused_facts(cluster, now) if is_paused else self.gather_facts(cluster, now, active_silences)
+        )
         cluster_incidents = self._load_incidents(cluster)
-        facts = self._with_start_grace(facts, cluster_incidents.incidents.values())
+        facts = self._first_poll_grace.apply(facts, cluster_incidents.incidents.values(), created_at)
         copies = self._evidence_copies.setdefault(cluster, EvidenceCopies())
         steady_state = cluster_incidents.steady_state
         if steady_state is not None and steady_state.applies_to(
@@ -150,7 +156,7 @@ class Evaluator:
             store.read_routes(cluster) if steady_state.routes is not None else None,
         ):
             unchanged_incidents, incident_rows = cluster_incidents.incidents, cluster_incidents.rows_by_key
-            if copies.has_remaining:
+            if copies.has_remaining and not facts.is_paused:
                 self._copy_evidence(cluster, unchanged_incidents.values(), incident_rows)
             with self._fenced_transaction(cluster, now, started_at):
                 saved_keys = copies.save(unchanged_incidents.values(), incident_rows, now)
@@ -167,7 +173,7 @@ class Evaluator:
             active_silences,
             lambda key: store.read_previous_incident(cluster, key),
         )
-        if facts.is_fresh:
+        if facts.is_fresh and not facts.is_paused:
             self._copy_evidence(cluster, outcome.incidents.values(), incident_rows)
         can_escalate = _can_escalate(outcome)
         needs_routes = bool(outcome.notifications or outcome.updates_in_place or can_escalate)
@@ -206,17 +212,6 @@ class Evaluator:
             steady_state_of(outcome, facts, rules, active_silences, routes if can_escalate else None),
         )
         return update
-
-    def _with_start_grace(self, facts: ClusterFacts, incidents: Iterable[Incident]) -> ClusterFacts:
-        """Return facts that wait for the first poll, unless an incident says already that there are none."""
-        until = self._starts_until.setdefault(facts.cluster, facts.now + self._start_grace_seconds)
-        if facts.is_fresh:
-            self._starts_until[facts.cluster] = 0.0
-        elif facts.now < until and all(
-            incident.cause.kind is not CauseKind.CONSOLE for incident in incidents
-        ):
-            return replace(facts, is_starting=True)
-        return facts
 
     def _copy_evidence(
         self,
@@ -322,7 +317,11 @@ class Evaluator:
 
     def _record_versions_and_digests(self, cluster: str, facts: ClusterFacts, now: float) -> None:
         """Record version changes of instances, and create due digests."""
-        if facts.is_fresh and facts.versions != self._versions_by_cluster.get(cluster):
+        if (
+            facts.is_fresh
+            and not facts.is_paused
+            and facts.versions != self._versions_by_cluster.get(cluster)
+        ):
             store.record_version_changes(cluster, facts.versions, now)
             self._versions_by_cluster[cluster] = facts.versions
         if now - self._digest_checked_at.get(cluster, 0.0) >= _DIGEST_CHECK_SECONDS:

@@ -114,6 +114,8 @@ class ClusterFacts:
     blind_reason: str = ""
     #: Alerting has just started, and the first poll may still be on its way: Refloat is not blind yet.
     is_starting: bool = False
+    #: Nothing is monitored, on purpose: no rule matches, and open incidents resolve.
+    is_paused: bool = False
     agent_count: int = 0
     stranded_count: int = 0
     affected_groups: tuple[AffectedGroup, ...] = ()
@@ -143,6 +145,11 @@ class ClusterFacts:
 def make_blind_facts(cluster: str, now: float, as_of: float | None, reason: str) -> ClusterFacts:
     """Return the facts of a cluster while Refloat is blind."""
     return ClusterFacts(cluster, now, as_of, is_fresh=False, blind_reason=reason)
+
+
+def make_paused_facts(cluster: str, now: float) -> ClusterFacts:
+    """Return the facts of a paused cluster."""
+    return ClusterFacts(cluster, now, None, is_fresh=True, is_paused=True)
 
 
 def facts_of_table(

@@ -34,7 +34,9 @@ class FakeEvaluator:
         self.answers = list(answers)
         self.evaluation_count = 0
 
-    def evaluate_cluster(self, cluster: str, now: float) -> LiveUpdate | None:
+    def evaluate_cluster(
+        self, cluster: str, now: float, *, is_paused: bool = False, created_at: float = 0.0
+    ) -> LiveUpdate | None:
         """See Evaluator."""
         self.evaluation_count += 1
         answer = self.answers.pop(0) if self.answers else None

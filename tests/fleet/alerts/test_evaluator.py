@@ -323,3 +323,47 @@ def test_evaluation_that_could_not_be_saved_is_repeated() -> None:
     scenario.run(60, stranded_count=20)
     assert scenario.delivery_kinds == ["firing"]
     assert Incident.objects.get(cause_kind="proxy").state == "firing"
+
+
+def evaluate_paused(scenario: EvaluatorScenario, seconds: int, step: int = 5) -> None:
+    """Evaluate a paused cluster, whose data gets older."""
+    for _ in range(0, seconds, step):
+        scenario.now += step
+        scenario.evaluator.evaluate_cluster("default", scenario.now, is_paused=True)
+
+
+def test_paused_cluster_resolves_its_incidents_and_opens_none() -> None:
+    scenario = EvaluatorScenario()
+    scenario.run(60, stranded_count=20)
+    evaluate_paused(scenario, 1200)
+    assert scenario.delivery_kinds == ["firing", "resolved"]
+    assert not Incident.objects.exclude(state="resolved").exists()
+
+
+def test_process_that_starts_while_a_cluster_is_paused_evaluates_it() -> None:
+    """It has no data of the cluster at all."""
+    scenario = EvaluatorScenario()
+    scenario.run(60, stranded_count=20)
+    scenario.evaluator = Evaluator(cast("Reader", scenario.reader), "me")
+    scenario.now += 20
+    evaluate_paused(scenario, 1200)
+    assert not Incident.objects.exclude(state="resolved").exists()
+
+
+def test_resumed_cluster_may_take_a_minute_to_its_first_round() -> None:
+    scenario = EvaluatorScenario()
+    scenario.run(60)
+    evaluate_paused(scenario, 600)
+    scenario.run(50, is_polling=False)
+    assert not Incident.objects.exists()
+    scenario.run(30, is_polling=False)
+    assert Incident.objects.get().cause_kind == "console"
+
+
+def test_new_cluster_may_take_a_minute_to_its_first_round() -> None:
+    scenario = EvaluatorScenario()
+    created_at = scenario.now
+    for seconds, incident_count in ((5, 0), (55, 0), (65, 1)):
+        scenario.reader.as_of = None
+        scenario.evaluator.evaluate_cluster("default", created_at + seconds, created_at=created_at)
+        assert Incident.objects.count() == incident_count
