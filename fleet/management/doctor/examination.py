@@ -19,6 +19,7 @@ from redis.exceptions import RedisError
 from fleet.management.doctor import (
     channel_checks,
     clock_checks,
+    cluster_checks,
     database_checks,
     file_checks,
     fleet_checks,
@@ -107,6 +108,7 @@ class Examination:
             ("polling-rounds", self._check_processes),
             ("alerting", self._check_alerting),
             ("channel-deliveries", self._check_channels),
+            ("cluster-tls", self._check_clusters),
         ):
             findings += _isolate(name, check)
         return sort_findings(findings)
@@ -218,6 +220,16 @@ class Examination:
             "The time of the last evaluation",
             process_checks.read_evaluations,
             lambda evaluations: process_checks.check_evaluations(evaluations, self._clock()),
+        )
+
+    def _check_clusters(self) -> Iterator[CheckFinding]:
+        return self._check_rows(
+            "cluster-tls",
+            "The list of clusters",
+            cluster_checks.read_cluster_connections,
+            lambda clusters: cluster_checks.check_cluster_connections(
+                clusters, datetime.fromtimestamp(self._clock(), UTC)
+            ),
         )
 
     def _check_channels(self) -> Iterator[CheckFinding]:

@@ -33,7 +33,7 @@ _SYMBOLS = {
 NAMES_BY_AREA = {
     "Settings": ("setting-values", "setting-names", "setting-combinations", "allowed-hosts"),
     "Files": ("home-folder", "secret-key", "file-modes", "file-owners", "disk-space"),
-    "TLS": ("tls-files", "tls-expiry"),
+    "TLS": ("tls-files", "tls-expiry", "cluster-tls", "cluster-addresses"),
     "Database": (
         *("database-connection", "database-version", "database-integrity"),
         *("database-migrations", "database-newer"),

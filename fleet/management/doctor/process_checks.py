@@ -54,8 +54,11 @@ class QueueFacts:
 
 
 def read_clusters() -> dict[str, bool]:
-    """Return for each cluster whether it has addresses of auths. Raises DatabaseError."""
-    return {cluster: bool(auths) for cluster, auths in Cluster.objects.values_list("pk", "auths")}
+    """Return for each cluster that is not paused whether it has addresses of auths. Raises DatabaseError."""
+    return {
+        cluster: bool(auths)
+        for cluster, auths in Cluster.objects.filter(is_paused=False).values_list("pk", "auths")
+    }
 
 
 def read_rounds(
@@ -105,7 +108,7 @@ def check_rounds(rounds: Sequence[RoundFacts], now: float) -> Iterator[CheckFind
             yield warning(
                 "polling-rounds",
                 f"{subject} has no addresses of auths, so it is not polled.",
-                "Set REFLOAT_AUTHS to the addresses of some auths (host:port), and restart the console.",
+                "Enter the addresses of some auths (host:port) on the page of the cluster, or set REFLOAT_AUTHS.",
             )
         elif facts.as_of is None:
             yield error(
@@ -124,7 +127,7 @@ def check_rounds(rounds: Sequence[RoundFacts], now: float) -> Iterator[CheckFind
             age = format_readable(max(0.0, now - facts.as_of))
             yield ok("polling-rounds", f"{subject} was last polled {age} ago.")
     if not rounds:
-        yield error("polling-rounds", "There is no cluster.", "Run `refloat prepare`, which creates one.")
+        yield skip("polling-rounds", "There is no cluster, or all are paused.")
 
 
 def check_queue(queue: QueueFacts, *, is_proven_alive: bool) -> CheckFinding:

@@ -14,7 +14,7 @@ from fleet.transport.tls import TLSError, TLSFiles, check_files
 
 #: Remaining validity from which to renew a certificate.
 RENEWAL_PERIOD = timedelta(days=14)
-_RENEWAL_REMEDY = "Install a new certificate in this file, and restart the console."
+_RENEWAL_REMEDY = "Install a new certificate in this file: Refloat uses it from the next poll on."
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +35,8 @@ def check_tls(files: TLSFiles, now: datetime) -> Iterator[CheckFinding]:
     try:
         check_files(files)
         validities = [
-            *_read_validities("REFLOAT_TLS_CA", files.authority),
-            *_read_validities("REFLOAT_TLS_CERT", files.certificate),
+            *read_validities("REFLOAT_TLS_CA", files.authority),
+            *read_validities("REFLOAT_TLS_CERT", files.certificate),
         ]
     except (TLSError, OSError, ValueError) as problem:
         text = str(problem)
@@ -86,13 +86,13 @@ def _check_readable_dates(files: TLSFiles, now: datetime) -> Iterator[CheckFindi
     validities: list[CertificateValidity] = []
     for setting, path in (("REFLOAT_TLS_CA", files.authority), ("REFLOAT_TLS_CERT", files.certificate)):
         try:
-            validities += _read_validities(setting, path)
+            validities += read_validities(setting, path)
         except (OSError, ValueError):
             continue
     yield from (finding for finding in check_expiry(validities, now) if finding.remedy)
 
 
-def _read_validities(setting: str, path: Path | None) -> list[CertificateValidity]:
+def read_validities(setting: str, path: Path | None) -> list[CertificateValidity]:
     """Return the validities of the certificates in a file. Raises OSError and ValueError."""
     if path is None:
         return []
