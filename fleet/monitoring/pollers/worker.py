@@ -179,14 +179,14 @@ class Worker:
 
     async def _connections_to(self, cluster: str, tls: TLSFiles | None) -> Connections:
         """Return the connections to a cluster, created in the event loop that uses them."""
-        kept, tls_version = self._connections.get(cluster), version_of(tls)
-        if kept is not None:
-            if kept.tls_version == tls_version:
-                return kept.connections
-            if kept.tls == tls and not _is_usable(tls):
+        current, tls_version = self._connections.get(cluster), version_of(tls)
+        if current is not None:
+            if current.tls_version == tls_version:
+                return current.connections
+            if current.tls == tls and not _is_usable(tls):
                 # The files of a renewed certificate are replaced one after the other.
-                return kept.connections
-            await kept.connections.close()
+                return current.connections
+            await current.connections.close()
         connections = Connections(tls, self.polling.retry_policy)
         self._connections[cluster] = _ClusterConnections(connections, tls, tls_version)
         return connections

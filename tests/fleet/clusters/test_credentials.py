@@ -35,8 +35,8 @@ def contents_of(files: TLSFiles) -> dict[str, str]:
 
 def upload(files: TLSFiles, **changes: str) -> Cluster:
     """Return a cluster with uploaded files."""
-    sealed = seal({**contents_of(files), **changes})
-    return Cluster(id="east", tls_source=TLSSource.UPLOADED, tls_secrets=sealed)
+    ciphertext = seal({**contents_of(files), **changes})
+    return Cluster(id="east", tls_source=TLSSource.UPLOADED, tls_secrets=ciphertext)
 
 
 def test_settings_are_used_by_default_and_a_cluster_has_its_own_server_name(

@@ -41,20 +41,20 @@ def test_clusters_with_the_files_of_the_settings_are_skipped() -> None:
 
 
 @pytest.mark.parametrize(
-    ("days", "verdict", "words"),
+    ("days", "verdict", "phrase"),
     [
         (0, CheckVerdict.OK, "is the first to expire"),
         (355, CheckVerdict.WARNING, "expires on"),
         (400, CheckVerdict.ERROR, "expired on"),
     ],
 )
-def test_dates_of_files_and_uploads(tmp_path: Path, days: int, verdict: CheckVerdict, words: str) -> None:
+def test_dates_of_files_and_uploads(tmp_path: Path, days: int, verdict: CheckVerdict, phrase: str) -> None:
     add_cluster("east", tmp_path)
     add_cluster("west", tmp_path, is_uploaded=True)
     files, uploads = check(days=days)
     assert files.verdict is uploads.verdict is verdict
-    assert words in files.summary
-    assert words in uploads.summary
+    assert phrase in files.summary
+    assert phrase in uploads.summary
     assert "of cluster west" in uploads.summary
     if verdict is not CheckVerdict.OK:
         assert str(tmp_path) in files.remedy
