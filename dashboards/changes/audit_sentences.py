@@ -92,6 +92,8 @@ _VERBS: Mapping[str, _Verb] = {
     "enable": _Verb("enabled", "enable"),
     "disable": _Verb("disabled", "disable"),
     "set": _Verb("changed", "change"),
+    "pause": _Verb("paused", "pause"),
+    "resume": _Verb("resumed", "resume"),
 }
 _CHANGE_WORDS = frozenset(kind.value for kind in ChangeKind)
 

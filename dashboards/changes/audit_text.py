@@ -24,7 +24,7 @@ _SUBJECT_TEXTS = {
     "delivery": "notification",
     "token": "API token",
     "user": "user account",
-    "cluster": "cluster settings",
+    "cluster": "cluster",
     "policy-target": "policies",
     "alerting": "alerting configuration",
 }

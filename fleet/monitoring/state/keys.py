@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 
@@ -102,6 +103,11 @@ class Keys:
     def pending_shards(self, round_number: int) -> str:
         """Return the key of a round's unfinished shards. Set."""
         return _key_name(self, f"round:{round_number}:pending")
+
+    @property
+    def pattern(self) -> str:
+        """Return the pattern of all keys of the cluster, for SCAN."""
+        return re.sub(r"([*?\\[\]^])", r"\\\1", _key_name(self, "")) + "*"
 
     def connection_test(self, test_id: str) -> str:
         """Return the key of a connection test. String: its report as JSON."""

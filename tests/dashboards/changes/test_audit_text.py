@@ -11,6 +11,8 @@ from dashboards.changes.audit_text import ValueDifference, describe_action, find
         ("agent.retire", "retire agent"),
         ("agent.reinstate", "reinstate agent"),
         ("channel.test", "test channel"),
+        ("cluster.pause", "pause cluster"),
+        ("cluster.set", "change cluster"),
         ("delivery.retry", "resend notification"),
         ("token.create", "create API token"),
         ("alert-rule.update", "update alert rule"),

@@ -1,0 +1,164 @@
+"""Values of a cluster as people enter them, and what is wrong with them: one sentence for each field."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from fleet.clusters.address_entries import check_entries, parse_address
+from fleet.clusters.tls_uploads import MAX_PEM_LENGTH, TLS_PARTS, find_upload_problems
+from fleet.models.clusters import Cluster
+from fleet.vocabulary.clusters import AddressKind, TLSSource
+
+#: Products that Refloat monitors, with their labels.
+SOURCES: Mapping[str, str] = {"refloat": "Refloat"}
+_MAX_ID_LENGTH = 64
+_MAX_NAME_LENGTH = 100
+_MAX_PATH_LENGTH = 1024
+_ID = re.compile(r"[a-z0-9][a-z0-9-]*")
+#: Ids that would be a page, or the Redis keys of Celery and Channels (dashboards/config/settings.py).
+_RESERVED_IDS = frozenset({"celery", "layer", "new"})
+_SERVER_NAME = re.compile(
+    r"(?=.{1,253}$)[A-Za-z0-9_](?:[A-Za-z0-9_-]*)(?:\.[A-Za-z0-9_-]+)*|[0-9A-Fa-f:]{2,45}"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterValues:
+    """Values of a cluster; `fleet.models.clusters.Cluster` documents the fields."""
+
+    name: str
+    source: str = "refloat"
+    address_kind: str = AddressKind.STATIC.value
+    auths: Sequence[str] = ()
+    tls_source: str = TLSSource.SETTINGS.value
+    #: Paths by `authority`, `certificate` and `key`.
+    tls_files: Mapping[str, str] = field(default_factory=dict)
+    #: PEM by the same names. A part that is None or left out keeps the stored file, an empty one removes it.
+    tls_uploads: Mapping[str, str | None] = field(default_factory=dict, repr=False)
+    tls_server_name: str = ""
+    production: bool = False
+    review_required: bool = False
+
+
+def values_of(row: Cluster) -> ClusterValues:
+    """Return the values of a stored cluster, which keep its uploaded files."""
+    return ClusterValues(
+        name=row.name,
+        source=row.source,
+        address_kind=row.address_kind,
+        auths=tuple(row.auths),
+        tls_source=row.tls_source,
+        tls_files=dict(row.tls_files),
+        tls_server_name=row.tls_server_name,
+        production=row.production,
+        review_required=row.review_required,
+    )
+
+
+def find_id_problem(cluster_id: str) -> str:
+    """Return why a cluster cannot have this id; empty if it can."""
+    if not _ID.fullmatch(cluster_id) or len(cluster_id) > _MAX_ID_LENGTH:
+        return (
+            "Enter lowercase letters, digits and hyphens, with a letter or digit first: "
+            f"at most {_MAX_ID_LENGTH} characters, such as eu-west."
+        )
+    if cluster_id in _RESERVED_IDS:
+        return f"{cluster_id} is reserved. Choose another id."
+    return ""
+
+
+def find_problems(values: ClusterValues, upload_contents: Mapping[str, str]) -> dict[str, str]:
+    """Return what is wrong with values, a sentence by field; for TLS files by `tls_files.key` and `tls_uploads.key`.
+
+    `upload_contents`: the uploaded files as they would be stored.
+    """
+    problems: dict[str, str] = {}
+    if not values.name.strip():
+        problems["name"] = "Enter a name."
+    elif len(values.name) > _MAX_NAME_LENGTH or not values.name.isprintable():
+        problems["name"] = f"Enter a name of at most {_MAX_NAME_LENGTH} printable characters."
+    if values.source not in SOURCES:
+        problems["source"] = f"{values.source[:50]!r} is not a source. Use {_list(SOURCES)}."
+    if values.address_kind not in set(AddressKind):
+        problems["address_kind"] = (
+            f"{values.address_kind[:50]!r} is not a kind of address. Use {_list(AddressKind)}."
+        )
+    elif entry_problems := check_entries(AddressKind(values.address_kind), values.auths):
+        problems["auths"] = " ".join(entry_problems)
+    if values.tls_server_name and not _SERVER_NAME.fullmatch(values.tls_server_name):
+        problems["tls_server_name"] = (
+            "This is not a host name or IP address. Enter a name that is in the certificates of the instances, "
+            "such as auth.example.com."
+        )
+    if values.tls_source not in set(TLSSource):
+        problems["tls_source"] = (
+            f"{values.tls_source[:50]!r} is not a source of TLS files. Use {_list(TLSSource)}."
+        )
+    elif values.tls_source == TLSSource.FILES:
+        problems |= _find_path_problems(values.tls_files)
+    elif values.tls_source == TLSSource.UPLOADED:
+        problems |= _find_upload_problems(upload_contents)
+    return problems
+
+
+def find_shared_addresses(values: ClusterValues, other_row: Cluster) -> list[str]:
+    """Return the entries that another cluster has too: two clusters with one auth are one fleet that counts twice."""
+    if values.address_kind != other_row.address_kind:
+        return []
+    other_entries = {_normalize(values.address_kind, entry) for entry in other_row.auths}
+    return [entry for entry in values.auths if _normalize(values.address_kind, entry) in other_entries]
+
+
+def _normalize(kind: str, entry: str) -> str:
+    if kind in {AddressKind.STATIC, AddressKind.DNS}:
+        try:
+            address = parse_address(entry)
+        except ValueError:
+            return entry
+        return f"{address.host.lower().removesuffix('.')}:{address.port}"
+    return entry.lower().removesuffix(".") if kind == AddressKind.SRV else entry
+
+
+def _find_path_problems(paths: Mapping[str, str]) -> dict[str, str]:
+    problems = _find_unknown_parts("tls_files", paths)
+    for part, path in paths.items():
+        if path and (not path.startswith("/") or len(path) > _MAX_PATH_LENGTH or not path.isprintable()):
+            problems[f"tls_files.{part}"] = "Enter an absolute path, such as /etc/refloat/ca.pem."
+    if not any(paths.values()):
+        problems["tls_files.authority"] = (
+            "Enter the path of the CA certificate, or turn TLS off for this cluster."
+        )
+    elif bool(paths.get("certificate")) != bool(paths.get("key")):
+        missing_part = "key" if paths.get("certificate") else "certificate"
+        problems.setdefault(
+            f"tls_files.{missing_part}",
+            "A certificate and its private key belong together. Enter both paths, or neither.",
+        )
+    return problems
+
+
+def _find_upload_problems(contents: Mapping[str, str]) -> dict[str, str]:
+    problems = _find_unknown_parts("tls_uploads", contents)
+    too_long = [part for part, pem in contents.items() if len(pem) > MAX_PEM_LENGTH]
+    if not any(contents.values()):
+        problems["tls_uploads.authority"] = "Upload the CA certificate, or turn TLS off for this cluster."
+    if too_long:
+        return problems | {
+            f"tls_uploads.{part}": f"The file has more than {MAX_PEM_LENGTH // 1024} KB." for part in too_long
+        }
+    return problems | {
+        f"tls_uploads.{part}": sentence for part, sentence in find_upload_problems(contents).items()
+    }
+
+
+def _find_unknown_parts(name: str, parts: Mapping[str, str]) -> dict[str, str]:
+    unknown_parts = sorted(set(parts) - set(TLS_PARTS))
+    if not unknown_parts:
+        return {}
+    return {name: f"{unknown_parts[0][:50]!r} is not a TLS file. Use {_list(TLS_PARTS)}."}
+
+
+def _list(names: Iterable[str]) -> str:
+    return ", ".join(map(str, names))

@@ -1,0 +1,26 @@
+"""Removal of everything that Redis has of a cluster."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from redis import Redis
+
+from fleet.monitoring.state.connect import map_redis_errors
+from fleet.monitoring.state.keys import Keys
+
+#: Keys in one command.
+_BATCH_SIZE = 500
+
+
+def delete_cluster_keys(redis: Redis, prefix: str, cluster: str) -> int:
+    """Delete the record, the rounds and the connection tests of a cluster; return the number of keys.
+
+    Raises StateUnavailableError.
+    """
+    deleted_count = 0
+    with map_redis_errors():
+        keys = redis.scan_iter(match=Keys(prefix, cluster).pattern, count=_BATCH_SIZE)
+        while batch := list(islice(keys, _BATCH_SIZE)):
+            deleted_count += int(redis.unlink(*batch))
+    return deleted_count
