@@ -13,7 +13,6 @@ from allauth.core.exceptions import ReauthenticationRequired
 from csp.constants import UNSAFE_INLINE
 from csp.decorators import csp_update
 from django.conf import settings
-from django.contrib.auth.models import User
 from django.core.exceptions import RequestDataTooBig
 from django.db import OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
@@ -45,6 +44,7 @@ from dashboards.changes.api import (
     reconnect,
     service,
 )
+from dashboards.clusters import api as clusters
 from dashboards.fleet import agent_query
 from dashboards.fleet.agent_history import read_agent_changes
 from dashboards.fleet.agent_query import MAX_LIMIT, PAGE_SIZE, QueryError
@@ -60,7 +60,7 @@ from dashboards.shared.api.parameters import QueryParameters
 from dashboards.shared.api.per_cluster import PerCluster
 from dashboards.shared.api.validation_errors import describe_validation_errors
 from dashboards.shared.pages import sentence_of
-from dashboards.shared.permissions import public, visible_clusters_of
+from dashboards.shared.permissions import public
 from dashboards.shared.refusals import DATABASE_UNAVAILABLE
 from dashboards.shared.rewind import Moment, MomentError, open_moment
 from fleet import __version__
@@ -68,6 +68,7 @@ from fleet.alerts.configuration.document import ConfigurationError
 from fleet.alerts.setup.problems import SetupChangedError, SetupError
 from fleet.changes import ChangeRefusedError, StaleRevisionError
 from fleet.changes.operations import drains
+from fleet.clusters.service import ClusterChangedError, ClusterError
 from fleet.models.access import Permission
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.moments import to_seconds
@@ -133,6 +134,7 @@ api.add_router("", agent_sets.router)
 api.add_router("", drain.router)
 api.add_router("", degrade.router)
 api.add_router("", service.router)
+api.add_router("", clusters.router)
 
 per_cluster = PerCluster(api)
 _VIEW = ApiAccess(Permission.VIEW_FLEET)
@@ -308,18 +310,6 @@ def _requested_drains_at(moment: Moment, cluster: str) -> frozenset[str]:
 
 
 @api.get(
-    "/clusters",
-    summary="List clusters",
-    auth=_VIEW_ANY,
-    response={200: schemas.ClustersResponse, **_PROBLEM_RESPONSES},
-)
-def list_clusters(request: HttpRequest) -> Any:
-    """List the clusters that you may see."""
-    user: User = request.auth  # type: ignore[attr-defined] # set by ninja to what ApiAccess answered
-    return schemas.ClustersResponse(clusters=list(visible_clusters_of(user)))
-
-
-@api.get(
     "/version",
     summary="Show the version",
     auth=_VIEW_ANY,
@@ -408,6 +398,7 @@ def _on_refusal(request: HttpRequest, error: Any) -> HttpResponse:
     return api.create_response(request, body, status=status)
 
 
+@api.exception_handler(ClusterError)
 @api.exception_handler(SetupError)
 def _on_setup_error(request: HttpRequest, error: Any) -> HttpResponse:
     refusals.record(request, str(error))
@@ -425,6 +416,7 @@ def _on_configuration_error(request: HttpRequest, error: Any) -> HttpResponse:
     return api.create_response(request, {"detail": detail, "problems": problems}, status=400)
 
 
+@api.exception_handler(ClusterChangedError)
 @api.exception_handler(SetupChangedError)
 def _on_setup_change(request: HttpRequest, error: Any) -> HttpResponse:
     return _create_problem_response(request, 409, f"{sentence_of(error)} Read it again.")

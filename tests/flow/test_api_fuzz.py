@@ -60,6 +60,10 @@ NO_TOKEN = ({}, {"Authorization": "Bearer rfl_wrong"}, {"Authorization": "Basic 
 #: Statuses that only a handler gives, never the guard or the validation in front of it.
 FROM_HANDLERS = {200, 201, 202, 409}
 
+#: Ends of the paths of clusters themselves.
+_OF_CLUSTERS = tuple(
+    f"/clusters/{{cluster}}{action}" for action in ("", "/pause", "/resume", "/delete", "/test")
+)
 #: The number of an incident that exists.
 NUMBER = 7
 
@@ -84,9 +88,9 @@ class Fuzzed:
         return self.session.request(method, url, headers=headers, json=body, timeout=60)
 
     def existing(self, path: str) -> dict[str, str]:
-        """Return the parameters of a path that lead to something; changes and silences are new ones."""
+        """Return the parameters of a path that lead to something; changes, silences and clusters are new ones."""
         make = {
-            "cluster": lambda: "default",
+            "cluster": lambda: self._cluster() if path.endswith(_OF_CLUSTERS) else "default",
             "agent_id": lambda: "agent-1-id",
             "instance_id": lambda: "proxy-1-id",
             "change_id": lambda: self._create("reconnect/plan", {"proxy": "proxy-1"})["id"],
@@ -134,6 +138,12 @@ class Fuzzed:
         above = path.rpartition("/")[0].format(**parameters)
         answer = self.session.get(self.console.url + above, headers=self.headers(all_scopes=True), timeout=60)
         return {"If-Match": answer.headers["ETag"]}
+
+    def _cluster(self) -> str:
+        """Return the id of a new cluster: what happens to it happens to nothing else."""
+        number = next(self.numbers)
+        body = {"id": f"cluster-{number}", "name": f"Cluster {number}", "auths": [f"auth-{number}.example:1"]}
+        return str(self._create("clusters", body)["id"])
 
     def _queued_delivery(self) -> int:
         """Return the number of a test notification that waits in the outbox: nothing sends it here."""
@@ -258,7 +268,9 @@ def test_any_write_gets_a_documented_response(
     assert not statuses & {401, 403}
     # An invented plan, matcher or selection is valid JSON for the document, and its values are refused by the handler
     # with 400.
-    invented = operation.endswith(("/plan", "/apply", "/silences", "/retirements", "/agent-sets", *_SETTINGS))
+    invented = operation.endswith(
+        ("/plan", "/apply", "/silences", "/retirements", "/agent-sets", *_SETTINGS, *_OF_CLUSTERS)
+    )
     if existing and mode is GenerationMode.POSITIVE:
         assert statuses & FROM_HANDLERS or (invented and statuses == {400}), statuses
 

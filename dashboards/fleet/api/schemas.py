@@ -439,10 +439,3 @@ class VersionResponse(Schema):
 
     version: str
     """Version of Refloat, such as `1.2.0`."""
-
-
-class ClustersResponse(Schema):
-    """Clusters that you may see."""
-
-    clusters: list[str]
-    """Ids of the clusters that you may see."""

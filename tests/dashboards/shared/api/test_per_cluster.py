@@ -71,9 +71,11 @@ def test_routes_have_names_of_their_own() -> None:
 
 
 def test_every_api_path_has_a_cluster_variant() -> None:
-    """But the list of clusters and the version; both ask for the same, beside the cluster."""
+    """But the clusters themselves and the version; both ask for the same, beside the cluster."""
     paths = api.get_openapi_schema(path_prefix="/")["paths"]
-    installation_paths = {"/clusters", "/version"}
+    installation_paths = {"/clusters", "/clusters/{cluster}", "/version"} | {
+        f"/clusters/{{cluster}}/{action}" for action in ("pause", "resume", "delete", "test")
+    }
     short = {
         path: operations
         for path, operations in paths.items()

@@ -1,0 +1,432 @@
+"""API routes of clusters. Uploaded TLS files are only written, never read. docs/reference/clusters.md."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from django.http import HttpRequest
+from ninja import Router, Status
+from ninja.errors import HttpError
+from pydantic import Field
+
+from dashboards.shared import record_reader
+from dashboards.shared.api.access import ApiAccess
+from dashboards.shared.api.change_responses import (
+    REFUSAL_RESPONSES,
+    caller_of,
+    request_actor_of,
+    require_reauthentication,
+)
+from dashboards.shared.api.parameters import RequestBody, Schema
+from dashboards.shared.permissions import find_write_refusal, visible_clusters_of
+from fleet.clusters import service
+from fleet.clusters.address_entries import MOST_ENTRIES
+from fleet.clusters.cluster_values import SOURCES, ClusterValues
+from fleet.clusters.test_report import ConnectionTestReport
+from fleet.clusters.test_store import request_test
+from fleet.clusters.tls_uploads import MAX_PEM_LENGTH, TLS_PARTS, read_upload_facts
+from fleet.models.access import Permission
+from fleet.models.clusters import DEFAULT_CLUSTER, Cluster, ensure_default_cluster
+from fleet.models.sealed_secrets import UnsealError
+from fleet.vocabulary.clusters import AddressKind, TLSSource
+
+router = Router()
+_VIEW = ApiAccess(Permission.VIEW_FLEET)
+_VIEW_ANY = ApiAccess(Permission.VIEW_FLEET, is_per_cluster=False)
+_ACT = ApiAccess(Permission.ACT_ON_FLEET)
+_MANAGE = ApiAccess(Permission.MANAGE_ACCESS)
+_MANAGE_ALL = ApiAccess(Permission.MANAGE_ACCESS, is_per_cluster=False)
+
+_Text = Annotated[str, Field(max_length=1_100)]
+_Entries = Annotated[list[_Text], Field(max_length=MOST_ENTRIES)]
+_Paths = Annotated[dict[str, _Text], Field(max_length=len(TLS_PARTS))]
+_Uploads = Annotated[
+    dict[str, Annotated[str, Field(max_length=MAX_PEM_LENGTH)] | None], Field(max_length=len(TLS_PARTS))
+]
+_Source = Annotated[str, Field(max_length=32, json_schema_extra={"enum": list(SOURCES)})]
+_AddressKind = Annotated[
+    str, Field(max_length=16, json_schema_extra={"enum": [kind.value for kind in AddressKind]})
+]
+_TLSSource = Annotated[
+    str, Field(max_length=16, json_schema_extra={"enum": [source.value for source in TLSSource]})
+]
+
+
+class ClustersResponse(Schema):
+    """Clusters that you may see."""
+
+    clusters: list[str]
+    """Ids of the clusters that you may see."""
+
+
+class UploadedFile(Schema):
+    """What is told about an uploaded TLS file."""
+
+    part: str
+    """`authority`, `certificate` or `key`."""
+    common_name: str
+    """Common name of its first certificate; empty for a key."""
+    expires_at: datetime | None
+    """Expiry of its first certificate; null for a key."""
+
+
+class ClusterItem(Schema):
+    """A cluster, without its uploaded TLS files."""
+
+    id: str
+    """Id of the cluster: part of paths, links and metrics."""
+    name: str
+    """Name of the cluster."""
+    source: str
+    """What its auths, proxies and agents run: `refloat`."""
+    address_kind: str
+    """What `auths` has: `static` (host:port), `dns` (host:port with all addresses of the host), `srv` (names of SRV
+    records) or `file_sd` (paths of Prometheus file_sd files).
+    """
+    auths: list[str]
+    """Where Refloat finds the first auths; these list all others."""
+    has_fixed_addresses: bool
+    """Whether the setting REFLOAT_AUTHS has the addresses, so that they cannot be changed here."""
+    tls: str
+    """Where the TLS files come from, in words."""
+    tls_source: str
+    """Where the TLS files come from: `settings`, `none`, `files` or `uploaded`."""
+    tls_files: dict[str, str]
+    """Paths on the machines of the workers, by `authority`, `certificate` and `key`."""
+    tls_uploads: list[UploadedFile]
+    """Uploaded files; empty also when they were encrypted with another REFLOAT_SECRET_KEY, which `tls` says."""
+    tls_server_name: str
+    """Expected name in the certificates of the instances; empty: that of their role."""
+    is_paused: bool
+    """Whether Refloat polls nothing and opens no incidents until the cluster is resumed."""
+    production: bool
+    """Whether dangerous actions require typing the name of the cluster."""
+    review_required: bool
+    """Whether a second person must approve each change."""
+    version: str
+    """Version of the values: a change may name the version that it is based on."""
+
+
+class CreateClusterRequest(RequestBody):
+    """A new cluster."""
+
+    id: Annotated[str, Field(max_length=64)]
+    """Id of the cluster: lowercase letters, digits and hyphens. It never changes."""
+    name: Annotated[str, Field(max_length=100)]
+    """Name of the cluster."""
+    source: _Source = "refloat"
+    """What its auths, proxies and agents run."""
+    address_kind: _AddressKind = AddressKind.STATIC.value
+    """What `auths` has."""
+    auths: _Entries
+    """Where Refloat finds the first auths: one that responds is enough."""
+    tls_source: _TLSSource = TLSSource.SETTINGS.value
+    """Where the TLS files come from."""
+    tls_files: Annotated[_Paths, Field(default_factory=dict)]
+    """With `files`: paths on the machines of the workers, by `authority`, `certificate` and `key`."""
+    tls_uploads: Annotated[_Uploads, Field(default_factory=dict)]
+    """With `uploaded`: PEM by the same names. No response has it."""
+    tls_server_name: Annotated[str, Field(max_length=253)] = ""
+    """Expected name in the certificates of the instances; empty: that of their role."""
+    production: bool = False
+    """Whether dangerous actions require typing the name of the cluster."""
+    review_required: bool = False
+    """Whether a second person must approve each change."""
+
+
+class ChangeClusterRequest(RequestBody):
+    """New values of a cluster. What is left out or null does not change; the id never changes."""
+
+    name: Annotated[str, Field(max_length=100)] | None = None
+    """Name of the cluster."""
+    source: _Source | None = None
+    """What its auths, proxies and agents run."""
+    address_kind: _AddressKind | None = None
+    """What `auths` has."""
+    auths: _Entries | None = None
+    """Where Refloat finds the first auths."""
+    tls_source: _TLSSource | None = None
+    """Where the TLS files come from. Another source than `uploaded` deletes the uploaded files."""
+    tls_files: _Paths | None = None
+    """With `files`: all paths."""
+    tls_uploads: Annotated[_Uploads, Field(default_factory=dict)]
+    """With `uploaded`: PEM by `authority`, `certificate` and `key`. A file that is left out or null stays, an empty
+    text removes it.
+    """
+    tls_server_name: Annotated[str, Field(max_length=253)] | None = None
+    """Expected name in the certificates of the instances; empty: that of their role."""
+    production: bool | None = None
+    """Whether dangerous actions require typing the name of the cluster."""
+    review_required: bool | None = None
+    """Whether a second person must approve each change."""
+    version: Annotated[str, Field(max_length=64)] = ""
+    """Version that the change is based on: 409 if somebody changed the cluster since. Empty: any."""
+
+
+class DeleteClusterRequest(RequestBody):
+    """The confirmation of a removal."""
+
+    confirmation: Annotated[str, Field(max_length=100)]
+    """Name of the cluster."""
+
+
+class DeletedCluster(Schema):
+    """A cluster that was removed."""
+
+    id: str
+    """Id that the cluster had."""
+    name: str
+    """Name of the cluster."""
+
+
+class ConnectionTestStepItem(Schema):
+    """A finished step of a connection test."""
+
+    name: str
+    """Name of the step: `resolve`, `connect`, `tls`, `identity`, `health`, `instances`, `agents`, `tunnels`,
+    `readyz`, `networking`, `policies` or `clock`.
+    """
+    label: str
+    """Label of the step on pages."""
+    verdict: str
+    """`ok`, `warning`, `failed` or `skipped`."""
+    text: str
+    """What was found."""
+    remedy: str
+    """What to do; empty if nothing."""
+    seconds: float
+    """How long the step took."""
+
+
+class ConnectionTestItem(Schema):
+    """A connection test."""
+
+    id: str
+    """Id of the test."""
+    is_running: bool
+    """Whether more steps will follow."""
+    is_lost: bool
+    """Whether no worker started the test in time, or the worker ended before the test: start the workers."""
+    verdict: str
+    """Worst verdict of the steps so far: `ok`, `warning` or `failed`."""
+    steps: list[ConnectionTestStepItem]
+    """Finished steps."""
+    pending_steps: list[str]
+    """Names of the steps that have not ended."""
+    requested_at: datetime
+    """When the test was requested."""
+    started_at: datetime | None
+    """When a worker started it; null before that."""
+    ended_at: datetime | None
+    """When it ended; null before that."""
+
+
+class ConnectionTestResponse(Schema):
+    """The newest connection test of a cluster."""
+
+    cluster: str
+    """Id of the cluster."""
+    test: ConnectionTestItem | None
+    """Newest test; null if none was requested in the last hour."""
+
+
+@router.get(
+    "/clusters",
+    summary="List clusters",
+    auth=_VIEW_ANY,
+    response={200: ClustersResponse, **REFUSAL_RESPONSES},
+)
+def list_clusters(request: HttpRequest) -> Any:
+    """List the clusters that you may see."""
+    return ClustersResponse(clusters=list(visible_clusters_of(caller_of(request))))
+
+
+@router.post(
+    "/clusters", summary="Add a cluster", auth=_MANAGE_ALL, response={201: ClusterItem, **REFUSAL_RESPONSES}
+)
+def create_cluster(request: HttpRequest, body: CreateClusterRequest) -> Any:
+    """Refloat polls the cluster from its next round on. Test the connection with `POST /clusters/{cluster}/test`."""
+    _require_manager(request)
+    values = ClusterValues(**body.model_dump(exclude={"id"}))
+    return Status(201, _item_of(service.create_cluster(body.id, values, request_actor_of(request))))
+
+
+@router.get(
+    "/clusters/{cluster}",
+    summary="Get a cluster",
+    auth=_VIEW,
+    response={200: ClusterItem, **REFUSAL_RESPONSES},
+)
+def get_cluster(request: HttpRequest, cluster: str) -> Any:
+    """The response has the values of the cluster, without its uploaded TLS files."""
+    return _item_of(_require_row(cluster))
+
+
+@router.post(
+    "/clusters/{cluster}",
+    summary="Change a cluster",
+    auth=_MANAGE,
+    response={200: ClusterItem, **REFUSAL_RESPONSES},
+)
+def change_cluster(request: HttpRequest, cluster: str, body: ChangeClusterRequest) -> Any:
+    """Fields that are left out keep their values. The next round uses the new ones."""
+    _require_manager(request)
+    row = _require_row(cluster)
+    new_values = body.model_dump(exclude={"version"}, exclude_none=True) | {"tls_uploads": body.tls_uploads}
+    values = replace(service.values_of(row), **new_values)
+    return _item_of(service.update_cluster(row, values, request_actor_of(request), seen_version=body.version))
+
+
+@router.post(
+    "/clusters/{cluster}/pause",
+    summary="Pause a cluster",
+    auth=_MANAGE,
+    response={200: ClusterItem, **REFUSAL_RESPONSES},
+)
+def pause_cluster(request: HttpRequest, cluster: str) -> Any:
+    """Refloat polls nothing of a paused cluster, and opens no incidents. Other clusters are not affected."""
+    return _set_paused(request, cluster, is_paused=True)
+
+
+@router.post(
+    "/clusters/{cluster}/resume",
+    summary="Resume a cluster",
+    auth=_MANAGE,
+    response={200: ClusterItem, **REFUSAL_RESPONSES},
+)
+def resume_cluster(request: HttpRequest, cluster: str) -> Any:
+    """Refloat polls the cluster again from its next round on."""
+    return _set_paused(request, cluster, is_paused=False)
+
+
+@router.post(
+    "/clusters/{cluster}/delete",
+    summary="Remove a cluster",
+    auth=_MANAGE,
+    response={200: DeletedCluster, **REFUSAL_RESPONSES},
+)
+def delete_cluster(request: HttpRequest, cluster: str, body: DeleteClusterRequest) -> Any:
+    """Its history, incidents, changes and settings are deleted, too; the audit log stays.
+
+    Nothing in the cluster itself changes. The cluster `default` can only be paused.
+    """
+    _require_manager(request)
+    row = _require_row(cluster)
+    name = row.name
+    service.remove_cluster(row, body.confirmation, request_actor_of(request))
+    return DeletedCluster(id=cluster, name=name)
+
+
+@router.post(
+    "/clusters/{cluster}/test",
+    summary="Test the connection to a cluster",
+    auth=_ACT,
+    response={200: ConnectionTestResponse, **REFUSAL_RESPONSES},
+)
+def test_cluster(request: HttpRequest, cluster: str) -> Any:
+    """A worker starts the test at once: read it until `is_running` is false.
+
+    The test changes nothing in the cluster.
+    """
+    row = _require_row(cluster)
+    if not row.auths:
+        raise HttpError(409, f"The cluster {row.name} has no addresses. Enter the address of an auth first.")
+    request_test(record_reader.connection_test_store(), row.pk)
+    return _test_response_of(row.pk)
+
+
+@router.get(
+    "/clusters/{cluster}/test",
+    summary="Get the newest connection test of a cluster",
+    auth=_VIEW,
+    response={200: ConnectionTestResponse, **REFUSAL_RESPONSES},
+)
+def get_cluster_test(request: HttpRequest, cluster: str) -> Any:
+    """Each finished step has a verdict, what was found, and what to do. Tests are kept for an hour."""
+    return _test_response_of(_require_row(cluster).pk)
+
+
+def _set_paused(request: HttpRequest, cluster: str, *, is_paused: bool) -> ClusterItem:
+    if sentence := find_write_refusal(caller_of(request), Permission.MANAGE_ACCESS, ""):
+        raise HttpError(403, sentence)
+    return _item_of(service.set_paused(_require_row(cluster), is_paused, request_actor_of(request)))
+
+
+def _require_manager(request: HttpRequest) -> None:
+    """Require a user who is not limited to some clusters, and a recent proof of identity. Raises HttpError 403."""
+    if sentence := find_write_refusal(caller_of(request), Permission.MANAGE_ACCESS, ""):
+        raise HttpError(403, sentence)
+    require_reauthentication(request)
+
+
+def _require_row(cluster: str) -> Cluster:
+    """Return the row of a cluster; that of `default` is created if there is none yet. Raises HttpError 404."""
+    row = None if "\0" in cluster else Cluster.objects.filter(pk=cluster).first()
+    if row is None and cluster == DEFAULT_CLUSTER:
+        row = ensure_default_cluster()
+    if row is None:
+        raise HttpError(404, f"Cluster {cluster[:100]} was not found.")
+    return row
+
+
+def _item_of(row: Cluster) -> ClusterItem:
+    try:
+        uploads = read_upload_facts(row)
+    except UnsealError:
+        uploads = ()
+    return ClusterItem(
+        id=row.pk,
+        name=row.name,
+        source=row.source,
+        address_kind=row.address_kind,
+        auths=row.auths,
+        has_fixed_addresses=service.has_fixed_addresses(row.pk),
+        tls=service.describe_tls(row),
+        tls_source=row.tls_source,
+        tls_files=row.tls_files,
+        tls_uploads=[
+            UploadedFile(part=facts.part, common_name=facts.common_name, expires_at=facts.expires_at)
+            for facts in uploads
+        ],
+        tls_server_name=row.tls_server_name,
+        is_paused=row.is_paused,
+        production=row.production,
+        review_required=row.review_required,
+        version=service.version_of(row),
+    )
+
+
+def _test_response_of(cluster: str) -> ConnectionTestResponse:
+    report = record_reader.connection_test_store().read(cluster)
+    return ConnectionTestResponse(cluster=cluster, test=None if report is None else _test_item_of(report))
+
+
+def _test_item_of(report: ConnectionTestReport) -> ConnectionTestItem:
+    now = record_reader.current_time()
+    return ConnectionTestItem(
+        id=report.test_id,
+        is_running=report.is_running(now),
+        is_lost=report.is_lost(now),
+        verdict=report.verdict,
+        steps=[
+            ConnectionTestStepItem(
+                name=step.name,
+                label=step.label,
+                verdict=step.verdict,
+                text=step.text,
+                remedy=step.remedy,
+                seconds=step.seconds,
+            )
+            for step in report.steps
+        ],
+        pending_steps=list(report.pending_steps),
+        requested_at=datetime.fromtimestamp(report.requested_at, UTC),
+        started_at=_moment_of(report.started_at),
+        ended_at=_moment_of(report.ended_at),
+    )
+
+
+def _moment_of(seconds: float | None) -> datetime | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)

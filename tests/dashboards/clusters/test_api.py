@@ -1,0 +1,157 @@
+"""The API of clusters: added, read, changed, paused, tested and removed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from celery import current_app
+from django.test import Client
+from django.utils import timezone
+from pytest_django import Settings
+
+from dashboards.shared import record_reader
+from fleet.models.access import ClusterLimit, Permission
+from fleet.models.changes import AuditEntry
+from fleet.models.clusters import Cluster, ensure_default_cluster
+from fleet.models.tokens import create_token
+from tests.dashboards.conftest import MakeUser
+from tests.fleet.clusters.pem_files import create_pem_files
+
+pytestmark = pytest.mark.django_db
+
+_EU: dict[str, Any] = {"id": "eu", "name": "Europe", "auths": ["auth-1.eu.example:3025"]}
+
+
+def _headers_of(user: Any, *scopes: Permission) -> dict[str, str]:
+    _, secret = create_token(user, "t", scopes, lifetime=timedelta(days=1), now=timezone.now())
+    return {"Authorization": f"Bearer {secret}"}
+
+
+@pytest.fixture
+def admin(person: MakeUser) -> dict[str, str]:
+    """Headers of an admin's token with every scope."""
+    return _headers_of(person("admin"), *Permission)
+
+
+@pytest.fixture
+def live_redis(
+    valkey_url: str, prefix: str, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """The Redis of the settings; tasks go to the broker of nobody."""
+    monkeypatch.setattr(current_app, "send_task", lambda name, **_: None)
+    settings.REDIS_URL, settings.REFLOAT_PREFIX = valkey_url, prefix
+    record_reader.connection_test_store.cache_clear()
+    yield
+    record_reader.connection_test_store.cache_clear()
+
+
+def _post(client: Client, path: str, body: Any, headers: dict[str, str]) -> Any:
+    return client.post(f"/api/v1/clusters{path}", body, content_type="application/json", headers=headers)
+
+
+@pytest.mark.usefixtures("live_redis")
+def test_cluster_is_added_changed_paused_resumed_and_removed(client: Client, admin: dict[str, str]) -> None:
+    """Fields that are left out keep their values; a change of an old version is refused."""
+    response = _post(client, "", _EU, admin)
+    assert response.status_code == 201, response.content
+    item = response.json()
+    assert (item["id"], item["address_kind"], item["tls_source"]) == ("eu", "static", "settings")
+    assert client.get("/api/v1/clusters/eu", headers=admin).json() == item
+    assert client.get("/api/v1/clusters", headers=admin).json() == {"clusters": ["default", "eu"]}
+
+    changed_item = _post(client, "/eu", {"production": True, "version": item["version"]}, admin).json()
+    assert changed_item == item | {"production": True, "version": changed_item["version"]}
+    assert _post(client, "/eu", {"name": "x", "version": item["version"]}, admin).status_code == 409
+    assert _post(client, "/eu/pause", None, admin).json()["is_paused"] is True
+    assert _post(client, "/eu/resume", None, admin).json()["is_paused"] is False
+
+    refusal = _post(client, "/eu/delete", {"confirmation": "eu"}, admin)
+    assert (refusal.status_code, list(refusal.json()["problems"])) == (400, ["confirmation"])
+    removal = _post(client, "/eu/delete", {"confirmation": "Europe"}, admin)
+    assert removal.json() == {"id": "eu", "name": "Europe"}
+    assert not Cluster.objects.filter(pk="eu").exists()
+    assert client.get("/api/v1/clusters/eu", headers=admin).status_code == 404
+    entries = AuditEntry.objects.filter(action__startswith="cluster.", outcome="succeeded").order_by("pk")
+    assert [entry.action for entry in entries] == [
+        f"cluster.{action}" for action in ("create", "update", "pause", "resume", "remove")
+    ]
+    assert entries[0].actor_kind == "token"
+
+
+def test_uploads_are_in_no_response(client: Client, admin: dict[str, str], tmp_path: Path) -> None:
+    """But their owner and expiry are; a change keeps them."""
+    pem = create_pem_files(tmp_path)
+    uploads = {"authority": pem.authority, "certificate": pem.certificate, "key": pem.key}
+    response = _post(client, "", _EU | {"tls_source": "uploaded", "tls_uploads": uploads}, admin)
+    assert response.status_code == 201, response.content
+    assert [(file["part"], file["common_name"]) for file in response.json()["tls_uploads"]] == [
+        ("authority", "Refloat CA"), ("certificate", "console"), ("key", ""),
+    ]  # fmt: skip
+    secrets = Cluster.objects.get(pk="eu").tls_secrets
+    change = _post(client, "/eu", {"name": "EU", "tls_uploads": {"key": None}}, admin)
+    assert change.json()["tls_uploads"] == response.json()["tls_uploads"]
+    assert Cluster.objects.get(pk="eu").tls_secrets == secrets
+    refusal = _post(client, "/eu", {"tls_uploads": {"key": pem.other_key}}, admin)
+    assert list(refusal.json()["problems"]) == ["tls_uploads.key"]
+    for text in (response.content, change.content, refusal.content):
+        assert b"BEGIN" not in text
+
+
+def test_wrong_values_have_a_sentence_by_field(client: Client, admin: dict[str, str]) -> None:
+    """Unknown names are errors, too."""
+    refusal = _post(client, "", {"id": "EU", "name": "", "auths": ["auth-1"]}, admin)
+    assert refusal.status_code == 400
+    assert set(refusal.json()["problems"]) == {"cluster_id", "name", "auths"}
+    assert _post(client, "", _EU | {"auth": "x"}, admin).status_code == 400
+    assert not Cluster.objects.filter(pk="EU").exists()
+
+
+def test_addresses_of_the_setting_cannot_be_changed(
+    client: Client, admin: dict[str, str], settings: Settings
+) -> None:
+    """The sentence names the setting."""
+    settings.REFLOAT_AUTHS = ["auth-1:3025"]
+    assert client.get("/api/v1/clusters/default", headers=admin).json()["has_fixed_addresses"] is True
+    refusal = _post(client, "/default", {"auths": ["auth-2:3025"]}, admin)
+    assert "REFLOAT_AUTHS" in refusal.json()["problems"]["auths"]
+
+
+def test_only_admins_without_a_cluster_limit_manage_clusters(client: Client, person: MakeUser) -> None:
+    """Others read them; an admin who is limited to one cluster does not pause it either."""
+    ensure_default_cluster(["auth-1:3025"])
+    config_admin = _headers_of(person("config admin"), Permission.VIEW_FLEET, Permission.CHANGE_CONFIG)
+    user = person("admin")
+    limited_admin = _headers_of(user, *Permission)
+    ClusterLimit.objects.create(user=user, cluster="default")
+    for headers in (config_admin, limited_admin):
+        assert client.get("/api/v1/clusters/default", headers=headers).status_code == 200
+        for path, body in (("", _EU), ("/default", {"name": "x"}), ("/default/pause", None)):
+            assert _post(client, path, body, headers).status_code == 403
+    assert not Cluster.objects.filter(is_paused=True).exists()
+
+
+def test_session_needs_recent_proof(client: Client, person: MakeUser) -> None:
+    """As on the page."""
+    client.force_login(person("admin"))
+    refusal = client.post("/api/v1/clusters", _EU, content_type="application/json")
+    assert (refusal.status_code, "Confirm your identity" in refusal.json()["detail"]) == (403, True)
+
+
+@pytest.mark.usefixtures("live_redis")
+def test_connection_test_is_requested_and_read(client: Client, admin: dict[str, str]) -> None:
+    """None at first; a cluster without addresses has nothing to test."""
+    ensure_default_cluster()
+    Cluster.objects.update(auths=[])
+    path = "/api/v1/clusters/default/test"
+    assert client.get(path, headers=admin).json() == {"cluster": "default", "test": None}
+    assert _post(client, "/default/test", None, admin).status_code == 409
+    Cluster.objects.update(auths=["auth-1:3025"])
+    response = _post(client, "/default/test", None, admin)
+    assert response.status_code == 200, response.content
+    test = response.json()["test"]
+    assert (test["is_running"], test["steps"], test["pending_steps"][0]) == (True, [], "resolve")
+    assert client.get(path, headers=admin).json()["test"]["id"] == test["id"]
