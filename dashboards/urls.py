@@ -29,6 +29,7 @@ from dashboards.changes.views import (
     reconnect,
     service,
 )
+from dashboards.clusters import views as clusters
 from dashboards.fleet.views import agent_sets, agents, comparison, history, replay, retire
 from dashboards.fleet.views import map as fleet_map
 from dashboards.fleet.views import now as fleet_now
@@ -125,6 +126,10 @@ def _page_routes(suffix: str) -> list[URLPattern | URLResolver]:
 urlpatterns: list[URLPattern | URLResolver] = [
     *_page_routes(""),
     path("c/<slug:cluster>/", include(_page_routes("-of-cluster"))),
+    path("clusters/", clusters.clusters, name="clusters"),
+    path("clusters/new/", clusters.new_cluster, name="cluster-new"),
+    path("clusters/<slug:cluster>/", clusters.cluster_page, name="cluster"),
+    path("clusters/<slug:cluster>/edit/", clusters.edit_cluster, name="cluster-edit"),
     path("tokens/", tokens.tokens, name="tokens"),
     path("setup/<str:token>/", setup.set_up, name="setup"),
     # By name, so that the first pages do not wait for 150 operations: `dashboards.config.asgi` imports it afterwards.

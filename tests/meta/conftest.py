@@ -10,6 +10,7 @@ from celery import current_app
 from pytest_django import Settings
 
 from dashboards.shared import record_reader
+from tests.fakes.connection_tests import FakeConnectionTestStore
 from tests.fakes.policy_nodes import FakePolicyBook
 from tests.fakes.reader import FakeReader
 
@@ -22,6 +23,7 @@ def fleet_in_memory(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFi
     fake = FakeReader(as_of=time.time())
     monkeypatch.setattr(record_reader, "reader", lambda: fake)
     monkeypatch.setattr(record_reader, "policy_report_store", FakePolicyBook)
+    monkeypatch.setattr(record_reader, "connection_test_store", FakeConnectionTestStore)
     monkeypatch.setattr(current_app, "send_task", lambda name, **_: None)
 
 

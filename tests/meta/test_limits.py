@@ -43,6 +43,9 @@ _RULE: Mapping[str, Any] = {
     "pending_seconds": "0", "recover_seconds": "5 min", "group_wait": "30 s", "group_interval": "5 min",
     "repeat_seconds": "1 h", "share_percent": "0",
 }  # fmt: skip
+_CLUSTER = {
+    "name": "mine", "source": "refloat", "address_kind": "static", "auths": "auth-1:3025", "tls_source": "none",
+}  # fmt: skip
 _REASON = "a reason to act"
 
 Ids = Mapping[str, int]
@@ -127,6 +130,12 @@ def _page_bodies(name: str, owner: str, ids: Ids) -> list[dict[str, Any]]:
         "change-abort": [{}],
         "setup": [{"username": "mine", "password": "x", "password_again": "y"}],
         "tokens": [{"revoke": ids.get("token", 0)}],
+        "cluster-new": [_CLUSTER | {"cluster_id": "mine"}],
+        "cluster": [
+            *({"do": do} for do in ("test", "pause", "resume")),
+            {"do": "remove", "confirmation": owner},
+        ],
+        "cluster-edit": [_CLUSTER],
     }
     return by_name[name]
 
@@ -306,6 +315,9 @@ _ALERTING = (
     "window-new", "window", "window-delete", "incident", "incident-silence", "incident-acknowledge",
 )  # fmt: skip
 
+#: Pages that change clusters, for which a limited admin is refused whatever the cluster.
+_INSTALLATION_PAGES = ("cluster-new", "cluster-edit")
+
 
 def _visits(
     ids: Mapping[str, Ids], *, with_bodies: bool = False
@@ -364,7 +376,8 @@ def _problem(visitor: Visitor, route: UrlRoute, cluster: str, owner: str, values
     if owner == FOREIGN and "<int:" in route.path:
         return "" if status in (400, 404, 428) else f"answered {status} instead of 404"
     # What the installation owns may be seen, or its change be refused.
-    expected_statuses = ADMITTED | {302, 403} if owner == INSTALLATION else ADMITTED | {302}
+    is_of_installation = owner == INSTALLATION or route.name in _INSTALLATION_PAGES
+    expected_statuses = ADMITTED | {302, 403} if is_of_installation else ADMITTED | {302}
     return "" if status in expected_statuses else f"refused with {status}"
 
 

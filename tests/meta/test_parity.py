@@ -53,6 +53,9 @@ _PAGES_ONLY: Mapping[str, str] = {
     "tokens": "API tokens",
     # There is no user yet, so nobody has a token.
     "setup": "the first administrator",
+    "cluster-new": "clusters",
+    "cluster": "clusters",
+    "cluster-edit": "clusters",
 }
 
 

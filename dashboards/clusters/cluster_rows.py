@@ -1,0 +1,88 @@
+"""State of a cluster for its pages: one state with a sentence, from its row, its newest round and connection test."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from dashboards.shared import presenters
+from fleet.clusters.cluster_values import SOURCES
+from fleet.clusters.test_report import ConnectionTestReport, StepVerdict
+from fleet.models.clusters import Cluster
+from fleet.monitoring.views import Summary
+from fleet.vocabulary.clusters import AddressKind
+from fleet.vocabulary.enum_types import LabelledEnum
+from fleet.vocabulary.verdicts import State
+
+
+class ClusterState(LabelledEnum):
+    """State of a cluster on its pages."""
+
+    PAUSED = "paused", "Paused"
+    NO_ADDRESSES = "no-addresses", "No addresses"
+    TEST_FAILED = "test-failed", "Connection test failed"
+    NO_DATA = "no-data", "No data yet"
+    STALE = "stale", "Data out of date"
+    HEALTHY = "healthy", "Healthy"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterRow:
+    """A cluster in the list, or at the top of its page."""
+
+    cluster: Cluster
+    state: ClusterState
+    sentence: str
+    product: str
+    #: Without retired agents.
+    agent_count: int
+    last_round_at: datetime | None
+    last_round_age_ms: int | None
+
+    @property
+    def address_kind_label(self) -> str:
+        """What the entries of its addresses are."""
+        return AddressKind(self.cluster.address_kind).label
+
+
+def make_row(
+    cluster: Cluster, summary: Summary, report: ConnectionTestReport | None, now: float
+) -> ClusterRow:
+    """Return the row of a cluster. `report`: its newest connection test. `now`: seconds since the epoch."""
+    state, sentence = judge(cluster, summary, report, now)
+    return ClusterRow(
+        cluster,
+        state,
+        sentence,
+        SOURCES.get(cluster.source, cluster.source),
+        summary.agent_count - summary.counts.get(State.RETIRED, 0),
+        presenters.to_moment_or_none(summary.as_of),
+        presenters.age_ms_of(summary.as_of, now),
+    )
+
+
+def judge(
+    cluster: Cluster, summary: Summary, report: ConnectionTestReport | None, now: float
+) -> tuple[ClusterState, str]:
+    """Return the state of a cluster, and a sentence with its cause; empty if it is healthy."""
+    if cluster.is_paused:
+        return (
+            ClusterState.PAUSED,
+            "Refloat does not poll this cluster and opens no incidents until you resume it.",
+        )
+    if not cluster.auths:
+        return ClusterState.NO_ADDRESSES, "Enter the address of an auth. Until then, Refloat polls nothing."
+    problem = None if report is None or report.is_running(now) else report.first_problem
+    if problem is not None and problem.verdict is StepVerdict.FAILED:
+        return ClusterState.TEST_FAILED, f"{problem.label}: {problem.text}"
+    if summary.as_of is None:
+        return (
+            ClusterState.NO_DATA,
+            "Refloat has not completed a round yet. Test the connection if this lasts.",
+        )
+    if summary.stale:
+        return (
+            ClusterState.STALE,
+            "No round was completed recently. Test the connection; if no worker starts the test, start the workers.",
+        )
+    return ClusterState.HEALTHY, ""

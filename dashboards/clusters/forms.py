@@ -1,0 +1,239 @@
+"""Form of a cluster: its name, the addresses of its first auths, and the TLS files for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django import forms
+from typing_extensions import override
+
+from fleet.clusters.cluster_values import SOURCES, ClusterValues
+from fleet.clusters.service import version_of
+from fleet.models.clusters import Cluster
+from fleet.vocabulary.clusters import AddressKind, TLSSource
+
+#: By name in `Cluster.tls_files` and in the uploads: the label.
+_TLS_PARTS = {"authority": "CA certificate", "certificate": "Certificate of Refloat", "key": "Private key"}
+#: Largest uploaded file, bytes: a bundle of certificates has a few kilobytes.
+_MAX_UPLOAD_SIZE = 256 * 1024
+
+
+def path_name_of(part: str) -> str:
+    """Return the name of the input of a path."""
+    return f"{part}_path"
+
+
+def upload_name_of(part: str) -> str:
+    """Return the name of the input of an upload."""
+    return f"{part}_upload"
+
+
+class ClusterForm(forms.Form):
+    """Form of a cluster. Without a new upload, the stored one is kept.
+
+    No response contains an uploaded file. A form that is refused therefore asks for the files again that were chosen,
+    until they are (`refused_uploads`): nobody notices that an input is empty again.
+    """
+
+    name = forms.CharField(max_length=100, help_text="Shown on pages and in notifications.")
+    cluster_id = forms.CharField(
+        max_length=64,
+        label="Id",
+        widget=forms.TextInput(attrs={"autocapitalize": "none", "spellcheck": "false"}),
+        help_text="Lowercase letters, digits and hyphens. Part of links, metrics and the API. It cannot be changed.",
+    )
+    source = forms.ChoiceField(
+        choices=list(SOURCES.items()),
+        label="Product",
+        help_text="What the auths, proxies and agents of this cluster run.",
+    )
+    address_kind = forms.ChoiceField(
+        choices=[(kind.value, kind.label) for kind in AddressKind],
+        widget=forms.RadioSelect,
+        label="Find the first auths by",
+    )
+    auths = forms.CharField(
+        required=False,
+        label="Entries",
+        widget=forms.Textarea(
+            attrs={"rows": 3, "class": "code", "spellcheck": "false", "autocomplete": "off"}
+        ),
+        help_text="One per line. One auth is enough: Refloat gets all others from its list.",
+    )
+    tls_source = forms.ChoiceField(
+        choices=[(source.value, source.label) for source in TLSSource],
+        widget=forms.RadioSelect,
+        label="TLS files",
+    )
+    tls_server_name = forms.CharField(
+        required=False,
+        max_length=253,
+        label="Server name (optional)",
+        help_text="Expected in the certificates of auths and proxies. Leave it empty for certificates with the names "
+        "of their roles, which Refloat's own CA issues.",
+    )
+    production = forms.BooleanField(
+        required=False,
+        label="Production cluster",
+        help_text="Dangerous actions require typing the name of the cluster.",
+    )
+    review_required = forms.BooleanField(
+        required=False,
+        label="Review required",
+        help_text="A second person must approve each change.",
+    )
+    #: Of the stored cluster that the form shows.
+    version = forms.CharField(required=False, max_length=64, widget=forms.HiddenInput)
+    refused_uploads = forms.MultipleChoiceField(
+        required=False,
+        choices=[(upload_name_of(part), part) for part in _TLS_PARTS],
+        widget=forms.MultipleHiddenInput,
+    )
+
+    def __init__(self, *args: Any, cluster: Cluster | None, has_fixed_addresses: bool, **kwargs: Any) -> None:
+        """`cluster`: the one to edit; None: a new one. `has_fixed_addresses`: a setting of the console has them."""
+        super().__init__(*args, **kwargs)
+        for part, label in _TLS_PARTS.items():
+            self.fields[path_name_of(part)] = _create_path_field(part, label)
+            self.fields[upload_name_of(part)] = forms.FileField(
+                required=False,
+                label=label,
+                widget=forms.FileInput(attrs={"accept": ".pem,.crt,.cer,.key,application/x-pem-file"}),
+            )
+        row = cluster or Cluster(name="")
+        self.initial = {
+            "name": row.name,
+            "source": row.source,
+            "address_kind": row.address_kind,
+            "auths": "\n".join(row.auths),
+            "tls_source": row.tls_source,
+            "tls_server_name": row.tls_server_name,
+            "production": row.production,
+            "review_required": row.review_required,
+            **{path_name_of(part): row.tls_files.get(part, "") for part in _TLS_PARTS},
+        }
+        self.has_uploads = bool(row.tls_secrets)
+        if cluster is not None:
+            del self.fields["cluster_id"]
+            self.initial["version"] = version_of(cluster)
+        if has_fixed_addresses:
+            for name in ("address_kind", "auths"):
+                self.fields[name].disabled = True
+            self.fields["auths"].help_text = (
+                "The setting REFLOAT_AUTHS of this console has the addresses of this cluster. "
+                "Change the setting, or remove it to edit the addresses here."
+            )
+
+    @property
+    def main_fields(self) -> list[forms.BoundField]:
+        """What the cluster is."""
+        return [self[name] for name in ("name", "cluster_id", "source") if name in self.fields]
+
+    @property
+    def path_fields(self) -> list[forms.BoundField]:
+        """The paths of the TLS files."""
+        return [self[path_name_of(part)] for part in _TLS_PARTS]
+
+    @property
+    def upload_fields(self) -> list[forms.BoundField]:
+        """The uploads of the TLS files."""
+        return [self[upload_name_of(part)] for part in _TLS_PARTS]
+
+    @property
+    def safety_fields(self) -> list[forms.BoundField]:
+        """What changes of the cluster require."""
+        return [self["production"], self["review_required"]]
+
+    @property
+    def refused_upload_names(self) -> list[str]:
+        """The uploads that must be chosen again, because the form was refused."""
+        if not self.is_bound or not self.errors:
+            return []
+        return [
+            name
+            for name in map(upload_name_of, _TLS_PARTS)
+            if name in self.files or name in self.cleaned_data.get("refused_uploads", ())
+        ]
+
+    @override
+    def full_clean(self) -> None:
+        """Validate the form; ask for files again that were chosen now or when it was refused before."""
+        super().full_clean()
+        if not self.is_bound or self.cleaned_data.get("tls_source") != TLSSource.UPLOADED:
+            return
+        for name in self.cleaned_data.get("refused_uploads", ()):
+            if name not in self.files and name not in self.errors:
+                self.add_error(name, "Choose the file again, or open this form anew to keep the stored file.")
+        self._ask_for_files_again()
+
+    @override
+    def clean(self) -> dict[str, Any]:
+        """Read the uploaded files as text."""
+        cleaned_data: dict[str, Any] = super().clean() or self.cleaned_data
+        self._uploads: dict[str, str] = {}
+        for part in _TLS_PARTS:
+            name = upload_name_of(part)
+            file = cleaned_data.get(name)
+            if file is None:
+                continue
+            if file.size > _MAX_UPLOAD_SIZE:
+                self.add_error(name, f"The file has more than {_MAX_UPLOAD_SIZE // 1024} KB.")
+                continue
+            try:
+                self._uploads[part] = file.read().decode("ascii")
+            except UnicodeDecodeError:
+                self.add_error(name, "The file is not PEM, which is text. Convert it with openssl first.")
+        return cleaned_data
+
+    def to_values(self) -> ClusterValues:
+        """Return the values of the form; only after validation."""
+        data = self.cleaned_data
+        return ClusterValues(
+            name=data["name"],
+            source=data["source"],
+            address_kind=data["address_kind"],
+            auths=[line.strip() for line in data["auths"].splitlines() if line.strip()],
+            tls_source=data["tls_source"],
+            tls_files={part: data[path_name_of(part)] for part in _TLS_PARTS if data[path_name_of(part)]},
+            tls_uploads=self._uploads,
+            tls_server_name=data["tls_server_name"],
+            production=data["production"],
+            review_required=data["review_required"],
+        )
+
+    def add_problems(self, problems: Mapping[str, str]) -> None:
+        """Show the problems of the values, each at its field, else above the form."""
+        for key, sentence in problems.items():
+            self.add_error(self._field_of(key), sentence)
+        self._ask_for_files_again()
+
+    def _field_of(self, key: str) -> str | None:
+        """Return the field of a value: `auths`, `tls_files.key`; None without one."""
+        name, _, part = key.partition(".")
+        by_name = {"tls_files": path_name_of, "tls_uploads": upload_name_of}
+        if name in by_name:
+            return by_name[name](part) if part in _TLS_PARTS else "tls_source"
+        return name if name in self.fields else None
+
+    def _ask_for_files_again(self) -> None:
+        if self.errors:
+            for name in self.refused_upload_names:
+                if name not in self.errors:
+                    self.add_error(name, "Choose the file again.")
+
+
+def _create_path_field(part: str, label: str) -> forms.CharField:
+    return forms.CharField(
+        required=False,
+        max_length=1024,
+        label=label,
+        widget=forms.TextInput(
+            attrs={
+                "class": "code",
+                "spellcheck": "false",
+                "autocomplete": "off",
+                "placeholder": f"/etc/refloat/{part}.pem",
+            }
+        ),
+    )

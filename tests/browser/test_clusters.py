@@ -1,0 +1,99 @@
+"""Clusters in the browser: add one, and watch the connection test, whose steps are run here as a worker runs them."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+from playwright.async_api import Page, expect
+
+from fleet.clusters.connection_test.run import run_connection_test
+from fleet.clusters.test_report import ConnectionTestReport
+from fleet.clusters.test_store import ConnectionTestStore, open_test_store
+from fleet.models.clusters import Cluster
+from fleet.processes.valkey import find_free_port
+from fleet.vocabulary.clusters import AddressKind
+from tests.browser.axe import accessible_everywhere
+from tests.browser.conftest import Visiting
+from tests.browser.visits import Visit
+from tests.flow.web import PREFIX
+
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
+
+
+def _read_row(cluster: str) -> Mapping[str, object] | None:
+    return Cluster.objects.filter(pk=cluster).values("name", "auths", "tls_source").first()
+
+
+async def _read_request(store: ConnectionTestStore, cluster: str) -> ConnectionTestReport:
+    report = await asyncio.to_thread(store.read, cluster)
+    assert report is not None, "the form requested no test"
+    return report
+
+
+async def _add(visit: Visit, page: Page, cluster: str, address: str) -> None:
+    """Fill in the form from the list of clusters."""
+    await page.goto(f"{visit.console.url}/clusters/", wait_until="domcontentloaded")
+    await page.get_by_role("link", name="Add cluster").click()
+    await page.get_by_label("Name", exact=True).fill("Oslo lab")
+    await page.get_by_label("Id", exact=True).fill(cluster)
+    await page.get_by_label("Entries").fill(address)
+    await page.get_by_label("No TLS").check()
+    await page.get_by_role("button", name="Add cluster").click()
+
+
+async def test_added_cluster_shows_each_verdict_of_its_test(visiting: Visiting) -> None:
+    """A port that does not respond: the steps appear as they end, with what to do, and the list names the failure."""
+    visit = await visiting(color_scheme="light", viewport={"width": 1400, "height": 900})
+    page = await visit.new_page()
+    cluster, address = f"t{secrets.token_hex(5)}", f"127.0.0.1:{find_free_port()}"
+    await _add(visit, page, cluster, address)
+    await expect(page.get_by_role("heading", name="Oslo lab", exact=True)).to_be_visible()
+    await expect(page.locator("#test")).to_contain_text("Waiting for a worker…")
+    assert await visit.rows(_read_row, cluster) == {
+        "name": "Oslo lab",
+        "auths": [address],
+        "tls_source": "none",
+    }
+
+    store = open_test_store(visit.console.server.url, PREFIX)
+    report = replace(await _read_request(store, cluster), started_at=time.time())
+    await asyncio.to_thread(store.write, report)
+    await expect(page.locator(".step-running")).to_contain_text("Addresses")
+    async for step in run_connection_test(AddressKind.STATIC, [address], None):
+        report = replace(report, steps=(*report.steps, step))
+        await asyncio.to_thread(store.write, report)
+        if len(report.steps) == 1:
+            await expect(page.locator(".step-ok")).to_contain_text("Addresses")
+    await asyncio.to_thread(store.write, replace(report, ended_at=time.time()))
+
+    failure = page.locator(".step-failed").filter(has_text="Connection")
+    await expect(failure).to_contain_text(address)
+    await expect(failure.locator(".remedy")).not_to_be_empty()
+    await expect(page.get_by_role("button", name="Test connection")).to_be_enabled()
+    await expect(page.locator("#status")).to_contain_text("Connection test failed")
+    await accessible_everywhere(page)
+    await page.goto(f"{visit.console.url}/clusters/", wait_until="domcontentloaded")
+    await expect(page.get_by_role("row", name=cluster)).to_contain_text("Connection test failed")
+    await accessible_everywhere(page)
+
+
+async def test_form_shows_what_the_choices_need(visiting: Visiting) -> None:
+    """Paths for files, files for uploads; no server name without TLS."""
+    visit = await visiting(color_scheme="light", viewport={"width": 1400, "height": 900})
+    page = await visit.new_page()
+    await page.goto(f"{visit.console.url}/clusters/new/", wait_until="domcontentloaded")
+    paths, uploads = page.locator(".for-files input"), page.locator(".for-uploaded input")
+    await expect(paths.first).to_be_hidden()
+    await page.get_by_label("Files on the machines of the workers").check()
+    await expect(paths.first).to_be_visible()
+    await expect(uploads.first).to_be_hidden()
+    await page.get_by_label("Uploaded files").check()
+    await expect(uploads.first).to_be_visible()
+    await accessible_everywhere(page)
+    await page.get_by_label("No TLS").check()
+    await expect(page.get_by_label("Server name")).to_be_hidden()

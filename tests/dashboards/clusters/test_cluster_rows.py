@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import pytest
+
+from dashboards.clusters.cluster_rows import ClusterState, judge, make_row
+from fleet.clusters.test_report import ConnectionTestReport, ConnectionTestStep, StepName, StepVerdict
+from fleet.models.clusters import Cluster
+from fleet.monitoring.views import Summary
+from fleet.vocabulary.verdicts import State
+
+_NOW = 1000.0
+
+
+def _summary(as_of: float | None = _NOW - 2, *, stale: bool = False) -> Summary:
+    counts = dict.fromkeys(State, 0) | {State.HEALTHY: 3, State.RETIRED: 1}
+    return Summary("a", as_of, 5.0, stale, counts, agent_count=4, instance_count=2)
+
+
+def _report(verdict: StepVerdict, ended_at: float | None = _NOW) -> ConnectionTestReport:
+    step = ConnectionTestStep(StepName.CONNECT, verdict, "a:1 refused the connection.")
+    return ConnectionTestReport("1", "a", _NOW - 1, (step,), _NOW - 1, ended_at)
+
+
+def _cluster(**values: object) -> Cluster:
+    return Cluster(**{"id": "a", "name": "A", "auths": ["a:1"], **values})
+
+
+@pytest.mark.parametrize(
+    ("cluster", "summary", "report", "state"),
+    [
+        (_cluster(is_paused=True, auths=[]), _summary(stale=True), None, ClusterState.PAUSED),
+        (_cluster(auths=[]), _summary(None), None, ClusterState.NO_ADDRESSES),
+        (_cluster(), _summary(stale=True), _report(StepVerdict.FAILED), ClusterState.TEST_FAILED),
+        (_cluster(), _summary(), _report(StepVerdict.FAILED, None), ClusterState.HEALTHY),
+        (_cluster(), _summary(), _report(StepVerdict.WARNING), ClusterState.HEALTHY),
+        (_cluster(), _summary(None), None, ClusterState.NO_DATA),
+        (_cluster(), _summary(stale=True), None, ClusterState.STALE),
+        (_cluster(), _summary(), None, ClusterState.HEALTHY),
+    ],
+)
+def test_state(
+    cluster: Cluster, summary: Summary, report: ConnectionTestReport | None, state: ClusterState
+) -> None:
+    """What an operator decided comes before what Refloat found, and a test that runs decides nothing."""
+    assert judge(cluster, summary, report, _NOW)[0] is state
+
+
+def test_failed_test_is_named_by_its_first_problem() -> None:
+    _, sentence = judge(_cluster(), _summary(), _report(StepVerdict.FAILED), _NOW)
+    assert sentence == "Connection: a:1 refused the connection."
+
+
+def test_row() -> None:
+    """Retired agents do not count; the product has a label."""
+    row = make_row(_cluster(), _summary(), None, _NOW)
+    assert (row.agent_count, row.last_round_age_ms, row.product) == (3, 2000, "Refloat")
+    assert row.address_kind_label == "Addresses"

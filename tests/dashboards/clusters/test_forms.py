@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.utils.datastructures import MultiValueDict
+
+from dashboards.clusters.forms import ClusterForm
+from fleet.models.clusters import Cluster
+
+_VALUES = {
+    "name": "Oslo",
+    "cluster_id": "oslo",
+    "source": "refloat",
+    "address_kind": "static",
+    "auths": "auth-1:3025\r\n\r\n auth-2:3025 \r\n",
+    "tls_source": "none",
+}
+_PEM = b"-----BEGIN PRIVATE KEY-----\n"
+
+
+def _form(changes: dict[str, Any], files: dict[str, bytes] | None = None, **options: Any) -> ClusterForm:
+    uploads = MultiValueDict(
+        {name: [SimpleUploadedFile(name, content)] for name, content in (files or {}).items()}
+    )
+    return ClusterForm(
+        {**_VALUES, **changes}, uploads, **{"cluster": None, "has_fixed_addresses": False, **options}
+    )
+
+
+def test_values() -> None:
+    """Entries by line, paths by part without empty ones."""
+    form = _form({"tls_source": "files", "key_path": "/k.pem", "production": "on"})
+    assert form.is_valid()
+    values = form.to_values()
+    assert list(values.auths) == ["auth-1:3025", "auth-2:3025"]
+    assert dict(values.tls_files) == {"key": "/k.pem"}
+    assert (values.production, values.review_required) == (True, False)
+
+
+def test_uploads_are_read_as_text() -> None:
+    form = _form({"tls_source": "uploaded"}, {"key_upload": _PEM})
+    assert form.is_valid()
+    assert dict(form.to_values().tls_uploads) == {"key": _PEM.decode()}
+
+
+@pytest.mark.parametrize(
+    ("content", "error"),
+    [(b"\x30\x82\xff", "is not PEM"), (b"x" * (256 * 1024 + 1), "more than 256 KB")],
+)
+def test_wrong_upload_is_named(content: bytes, error: str) -> None:
+    form = _form({"tls_source": "uploaded"}, {"key_upload": content})
+    assert error in form.errors["key_upload"][0]
+
+
+def test_refused_form_asks_for_its_files_again() -> None:
+    """Also in the next attempt, if they were not chosen again."""
+    form = _form({"tls_source": "uploaded", "name": ""}, {"key_upload": _PEM})
+    assert form.errors["key_upload"] == ["Choose the file again."]
+    assert form.refused_upload_names == ["key_upload"]
+    again = _form({"tls_source": "uploaded", "refused_uploads": ["key_upload"]})
+    assert "Choose the file again, or" in again.errors["key_upload"][0]
+    assert again.refused_upload_names == ["key_upload"]
+    assert _form(
+        {"tls_source": "uploaded", "refused_uploads": ["key_upload"]}, {"key_upload": _PEM}
+    ).is_valid()
+    assert _form({"tls_source": "none", "refused_uploads": ["key_upload"]}).is_valid()
+
+
+def test_problems_of_values_are_at_their_fields() -> None:
+    """Those without a field are above the form, and the files must be chosen again."""
+    form = _form({"tls_source": "uploaded"}, {"key_upload": _PEM})
+    assert form.is_valid()
+    form.add_problems({"auths": "A.", "tls_files.certificate": "B.", "tls_uploads": "C.", "x": "D."})
+    assert {name: list(errors) for name, errors in form.errors.items()} == {
+        "auths": ["A."],
+        "certificate_path": ["B."],
+        "tls_source": ["C."],
+        "__all__": ["D."],
+        "key_upload": ["Choose the file again."],
+    }
+
+
+def test_addresses_of_a_setting_are_not_editable() -> None:
+    row = Cluster(id="default", name="Default", auths=["auth-9:3025"])
+    form = _form({"address_kind": "srv"}, cluster=row, has_fixed_addresses=True)
+    assert form.is_valid()
+    assert list(form.to_values().auths) == ["auth-9:3025"]
+    assert form.to_values().address_kind == "static"
+    assert "REFLOAT_AUTHS" in form.fields["auths"].help_text
+
+
+def test_form_of_a_cluster_has_its_values_and_no_id() -> None:
+    row = Cluster(id="a", name="A", auths=["x:1", "y:2"], tls_files={"key": "/k"}, tls_secrets="sealed")
+    form = ClusterForm(cluster=row, has_fixed_addresses=False)
+    assert "cluster_id" not in form.fields
+    assert (form["auths"].value(), form["key_path"].value(), form.has_uploads) == ("x:1\ny:2", "/k", True)
+    assert "sealed" not in form.as_div()
