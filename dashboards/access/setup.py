@@ -17,6 +17,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods
 from typing_extensions import override
 
+from dashboards.clusters import setup_steps
 from dashboards.shared import request_actor
 from dashboards.shared.permissions import public
 from fleet import first_run
@@ -65,7 +66,9 @@ class AdministratorForm(forms.Form):
 @never_cache
 @sensitive_post_parameters("password", "password_again")
 def set_up(request: HttpRequest, token: str) -> HttpResponseBase:
-    """Create the first administrator, and sign in. A link that does not work (any more) is not found.
+    """Create the first administrator, sign in, and lead to the next step.
+
+    A link that does not work (any more) is not found.
 
     Template `dashboards/setup.html`: `form` (AdministratorForm).
     """
@@ -92,8 +95,8 @@ def set_up(request: HttpRequest, token: str) -> HttpResponseBase:
             form.add_error(None, error)
         else:
             login(request, user, _BACKEND)
-            # The password was typed just now, so the next steps, such as the first channel, need no other proof.
+            # The password was typed just now, so the next steps, such as the cluster, need no other proof.
             record_authentication(request, user, method="password", username=user.get_username())
             messages.success(request, f"{user.get_username()} is an administrator of this console.")
-            return redirect("fleet-now")
+            return redirect(setup_steps.find_next_url())
     return render(request, "dashboards/setup.html", {"form": form})

@@ -12,6 +12,7 @@ from django.views.decorators.http import require_http_methods
 from dashboards.alerts import channel_cards, delivery_rows, route_tree
 from dashboards.alerts.forms.channels import ChannelForm
 from dashboards.alerts.forms.route_trial import RouteTrialForm
+from dashboards.clusters import setup_steps
 from dashboards.shared import recent_proof, record_reader
 from dashboards.shared.pages import signed_in_user_of, url_prefix_of
 from dashboards.shared.permissions import require_write, requires, writable_owners_for
@@ -47,7 +48,7 @@ def channels(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespon
 
     Template `dashboards/channels.html`: `cards` (ChannelCard), `kinds` (ChannelKind), `updating_kinds`: labels of
     those that update a message in place; `tree` (RouteNode), `trial_form`,
-    `trial` (RoutePrediction or None), `log`, `is_sending`, `can_change`.
+    `trial` (RoutePrediction or None), `log`, `is_sending`, `can_change`; `steps` (SetupStep) of the first set-up.
     """
     now, user = record_reader.current_time(), signed_in_user_of(request)
     is_limited_user = has_cluster_limit(user)
@@ -83,6 +84,7 @@ def channels(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespon
         ],
         "is_sending": any(card.outcome.state == "sending" for card in cards),
         "can_change": has_permission(user, Permission.CHANGE_CONFIG, cluster),
+        "steps": setup_steps.read_steps(request),
     }
     return render(request, "dashboards/channels.html", context)
 

@@ -18,8 +18,8 @@ from dashboards.shared.pages import needs_record, signed_in_user_of
 from dashboards.shared.permissions import read_known_clusters, requires
 from dashboards.shared.rewind import moment_of, shows_moment
 from fleet.changes.operations import drains
-from fleet.models.access import Permission, has_permission
-from fleet.models.clusters import DEFAULT_CLUSTER
+from fleet.models.access import Permission, can_write, has_permission
+from fleet.models.clusters import DEFAULT_CLUSTER, Cluster
 from fleet.monitoring.history.minute_columns import PresentCounts
 from fleet.monitoring.state.tables import summary_of
 from fleet.monitoring.views import Summary
@@ -39,7 +39,8 @@ def fleet_now(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
     Template `dashboards/fleet.html`: presenters.live_page_context_of, `auths` and `proxies` (InstanceCard), `headline`
     (fleet.alerts.headlines.headline.Headline) and `can_act`, all of one round; `failing_channels` (FailingChannel) of
     now; `chart` (HistoryChart) of the 24 h
-    before, or None with `?part=instances`.
+    before, or None with `?part=instances`; `cluster_row` (Cluster) if it has no addresses or is paused, else None;
+    `can_edit_cluster`.
     """
     moment = moment_of(request, cluster)
     table, now = moment.reader.table(cluster, moment.now), moment.now
@@ -64,9 +65,19 @@ def fleet_now(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
         "failing_channels": []
         if is_part or moment.past_at is not None
         else read_failing_channels(cluster, now, signed_in_user_of(request)),
+        "cluster_row": None if is_part or moment.past_at is not None else _find_idle_cluster(summary),
+        "can_edit_cluster": can_write(signed_in_user_of(request), Permission.MANAGE_ACCESS, ""),
         "can_act": moment.past_at is None and has_permission(request.user, Permission.ACT_ON_FLEET, cluster),
     }
     return render(request, "dashboards/fleet.html", context)
+
+
+def _find_idle_cluster(summary: Summary) -> Cluster | None:
+    """Return the cluster if nothing polls it: it is paused, or has neither addresses nor current data."""
+    row = Cluster.objects.filter(pk=summary.cluster).first()
+    if row is None or row.is_paused:
+        return row
+    return row if not row.auths and (summary.as_of is None or summary.stale) else None
 
 
 def _present_counts_of(summary: Summary) -> PresentCounts | None:

@@ -17,9 +17,10 @@ def test_link_leads_to_a_signed_in_administrator(client: Client) -> None:
     assert page.status_code == 200
     assert "no-store" in page["Cache-Control"]
     response = client.post(path, _FORM)
-    assert (response.status_code, response["Location"]) == (302, "/")
+    assert (response.status_code, response["Location"]) == (302, "/clusters/default/edit/?setup=1")
     assert client.get("/tokens/").status_code == 200
     assert client.get("/alerts/channels/new/webhook/").status_code == 200, "no other proof is needed"
+    assert client.get(response["Location"]).status_code == 200
     assert (
         Client().get(path).status_code == Client().post(path, _FORM | {"username": "bob"}).status_code == 404
     )
