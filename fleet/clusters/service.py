@@ -37,6 +37,7 @@ __all__ = [
     "ClusterChangedError",
     "ClusterError",
     "ClusterValues",
+    "audit_values_of",
     "create_cluster",
     "describe_tls",
     "has_fixed_addresses",

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import requests
 from django.core.management import call_command
+from pytest_django import Settings
 
 from fleet.changes.networking import revisions
 from fleet.models.incidents import Incident
@@ -227,8 +228,9 @@ def test_fleet_actions_are_logged(person: Person) -> None:
     )
 
 
-def test_account_actions_are_logged(person: Person) -> None:
+def test_account_actions_are_logged(person: Person, settings: Settings) -> None:
     """Tokens by their page; users and clusters by commands, beside the web process."""
+    settings.REDIS_URL = person.console.server.url
     person.post("/tokens/", 200, name="mine", scopes="view_fleet", days="1")
     person.post("/tokens/", revoke=person.count_rows("apitoken"))
     with database(person.console.home):
@@ -237,10 +239,16 @@ def test_account_actions_are_logged(person: Person) -> None:
         call_command("user", "disable", "eve")
         call_command("user", "enable", "eve")
         call_command("cluster", "set", "default", "--require-review", "no")
+        call_command("cluster", "add", "eu", "--auths", "auth-1.eu.example:3025", "--tls", "none")
+        call_command("cluster", "edit", "eu", "--name", "Europe")
+        call_command("cluster", "pause", "eu")
+        call_command("cluster", "resume", "eu")
+        call_command("cluster", "remove", "eu", "--confirm", "Europe")
     produced(
         Database(person.console.home),
         actions=(
-            *("token.create", "token.revoke", "cluster.set"),
+            *("token.create", "token.revoke", "cluster.set", "cluster.create", "cluster.update"),
+            *("cluster.pause", "cluster.resume", "cluster.remove"),
             *("user.create", "user.role", "user.disable", "user.enable"),
         ),
     )

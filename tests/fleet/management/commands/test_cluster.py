@@ -1,12 +1,21 @@
 from __future__ import annotations
 
 import io
+import json
+import time
+from pathlib import Path
+from typing import Any
 
 import pytest
+from celery import current_app
 from django.core.management import CommandError, call_command
+from pytest_django import Settings
 
+from fleet.clusters.test_report import ConnectionTestReport, ConnectionTestStep, StepName, StepVerdict
+from fleet.clusters.test_store import open_test_store
 from fleet.models.changes import AuditEntry
 from fleet.models.clusters import Cluster, ensure_default_cluster
+from tests.fleet.clusters.pem_files import create_pem_files
 
 pytestmark = pytest.mark.django_db
 
@@ -31,3 +40,78 @@ def test_set_of_unknown_cluster_is_refused() -> None:
     """The error names the cluster, and nothing changes."""
     with pytest.raises(CommandError, match="Cluster eu was not found"):
         call_command("cluster", "set", "eu", "--production", "yes")
+
+
+def test_cluster_is_added_shown_edited_paused_resumed_and_removed(
+    valkey_url: str, prefix: str, settings: Settings
+) -> None:
+    """The audit log has the command as the actor; values without a flag stay."""
+    settings.REDIS_URL, settings.REFLOAT_PREFIX = valkey_url, prefix
+    output = _run_command(
+        "add", "eu", "--name", "Europe", "--auths", "a.example:1, b.example:1", "--tls", "none"
+    )
+    assert "Test the connection: manage.py cluster test eu" in output
+    _run_command("edit", "eu", "--kind", "dns", "--production", "yes")
+    assert _run_command("pause", "eu") == "eu is paused.\n"
+    assert "a.example:1, b.example:1  paused" in _run_command("list")
+    document = json.loads(_run_command("show", "eu", "--json"))
+    assert (document["name"], document["address_kind"], document["is_paused"]) == ("Europe", "dns", True)
+    assert _run_command("resume", "eu") == "eu is polled again.\n"
+    assert "TLS files: No TLS\n" in _run_command("show", "eu")
+    with pytest.raises(CommandError, match="--confirm: Enter the name of the cluster, Europe"):
+        _run_command("remove", "eu", "--confirm", "eu")
+    assert _run_command("remove", "eu", "--confirm", "Europe") == "eu was removed.\n"
+    assert not Cluster.objects.exists()
+    assert {entry.actor_name.partition(",")[0] for entry in AuditEntry.objects.all()} == {"manage.py cluster"}
+
+
+def test_uploads_are_read_from_files_and_never_shown(tmp_path: Path) -> None:
+    """Problems name the flag; a file that cannot be read is named."""
+    create_pem_files(tmp_path)
+    files = {part: str(tmp_path / name) for part, name in (("cert", "console.crt"), ("key", "console.key"))}
+    arguments = ("eu", "--auths", "a:1", "--tls", "uploaded", "--tls-cert", files["cert"])
+    with pytest.raises(CommandError, match="--tls-key: A certificate and its private key belong together"):
+        _run_command("add", *arguments)
+    with pytest.raises(CommandError, match="--tls-key: cannot read /nowhere: No such file"):
+        _run_command("add", *arguments, "--tls-key", "/nowhere")
+    _run_command("add", *arguments, "--tls-key", files["key"])
+    output = _run_command("show", "eu") + _run_command("show", "eu", "--json")
+    assert "Certificate of Refloat: uploaded, CN console, expires" in output
+    assert "BEGIN" not in output
+    with pytest.raises(CommandError, match="TLS files need --tls files or --tls uploaded"):
+        _run_command("edit", "eu", "--tls", "none", "--tls-key", files["key"])
+
+
+@pytest.mark.parametrize("verdict", [StepVerdict.OK, StepVerdict.FAILED])
+def test_connection_test_is_followed_until_it_ends(
+    verdict: StepVerdict, valkey_url: str, prefix: str, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each step with what to do; the exit code says whether one failed."""
+    settings.REDIS_URL, settings.REFLOAT_PREFIX = valkey_url, prefix
+    ensure_default_cluster(["a:1"])
+    step = ConnectionTestStep(StepName.CONNECT, verdict, "Refused.", "Start the auth.")
+    store = open_test_store(valkey_url, prefix)
+
+    def run_test(name: str, args: tuple[str, str], **_: Any) -> None:
+        assert name == "fleet.tasks.test_connection"
+        now = time.time()
+        store.write(ConnectionTestReport(args[1], args[0], now, (step,), started_at=now, ended_at=now))
+
+    monkeypatch.setattr(current_app, "send_task", run_test)
+    out = io.StringIO()
+    if verdict is StepVerdict.FAILED:
+        with pytest.raises(CommandError, match="The connection test failed") as caught:
+            call_command("cluster", "test", "default", stdout=out)
+        assert caught.value.returncode == 1
+    else:
+        call_command("cluster", "test", "default", stdout=out)
+    assert f"{verdict.label:<8} Connection: Refused.\n" in out.getvalue()
+    assert "What to do: Start the auth." in out.getvalue()
+
+
+def test_connection_test_of_a_cluster_without_addresses() -> None:
+    """The error says how to set them."""
+    ensure_default_cluster()
+    Cluster.objects.update(auths=[])
+    with pytest.raises(CommandError, match="cluster edit default --auths"):
+        call_command("cluster", "test", "default")
