@@ -28,7 +28,7 @@ from fleet.clusters.test_report import ConnectionTestReport
 from fleet.clusters.test_store import request_test
 from fleet.clusters.tls_uploads import MAX_PEM_LENGTH, TLS_PARTS, read_upload_facts
 from fleet.models.access import Permission
-from fleet.models.clusters import DEFAULT_CLUSTER, Cluster, ensure_default_cluster
+from fleet.models.clusters import DEFAULT_CLUSTER, Cluster, ensure_default_cluster, has_fixed_addresses
 from fleet.models.sealed_secrets import UnsealError
 from fleet.vocabulary.clusters import AddressKind, TLSSource
 
@@ -200,8 +200,8 @@ class ConnectionTestStepItem(Schema):
     """How long the step took."""
 
 
-class ConnectionTestItem(Schema):
-    """A connection test."""
+class ConnectionTestReportItem(Schema):
+    """The steps of one test so far, with their verdicts."""
 
     id: str
     """Id of the test."""
@@ -228,7 +228,7 @@ class ConnectionTestResponse(Schema):
 
     cluster: str
     """Id of the cluster."""
-    test: ConnectionTestItem | None
+    test: ConnectionTestReportItem | None
     """Newest test; null if none was requested in the last hour."""
 
 
@@ -315,7 +315,9 @@ def delete_cluster(request: HttpRequest, cluster: str, body: DeleteClusterReques
     _require_manager(request)
     row = _require_row(cluster)
     name = row.name
-    service.remove_cluster(row, body.confirmation, request_actor_of(request))
+    service.remove_cluster(
+        row, body.confirmation, request_actor_of(request), record_reader.delete_cluster_keys
+    )
     return DeletedCluster(id=cluster, name=name)
 
 
@@ -382,7 +384,7 @@ def _item_of(row: Cluster) -> ClusterItem:
         source=row.source,
         address_kind=row.address_kind,
         auths=row.auths,
-        has_fixed_addresses=service.has_fixed_addresses(row.pk),
+        has_fixed_addresses=has_fixed_addresses(row.pk),
         tls=service.describe_tls(row),
         tls_source=row.tls_source,
         tls_files=row.tls_files,
@@ -403,9 +405,9 @@ def _test_response_of(cluster: str) -> ConnectionTestResponse:
     return ConnectionTestResponse(cluster=cluster, test=None if report is None else _test_item_of(report))
 
 
-def _test_item_of(report: ConnectionTestReport) -> ConnectionTestItem:
+def _test_item_of(report: ConnectionTestReport) -> ConnectionTestReportItem:
     now = record_reader.current_time()
-    return ConnectionTestItem(
+    return ConnectionTestReportItem(
         id=report.test_id,
         is_running=report.is_running(now),
         is_lost=report.is_lost(now),

@@ -19,7 +19,7 @@ from fleet.clusters import service
 from fleet.clusters.service import ClusterChangedError, ClusterError
 from fleet.clusters.test_store import request_test
 from fleet.models.access import Permission, can_write, has_permission
-from fleet.models.clusters import DEFAULT_CLUSTER, Cluster, ensure_default_cluster
+from fleet.models.clusters import DEFAULT_CLUSTER, Cluster, ensure_default_cluster, has_fixed_addresses
 from fleet.monitoring.state import StateUnavailableError
 
 
@@ -77,7 +77,7 @@ def _handle_form(request: HttpRequest, row: Cluster | None) -> HttpResponseBase:
         request.POST if request.method == "POST" else None,
         request.FILES if request.method == "POST" else None,
         cluster=row,
-        has_fixed_addresses=row is not None and service.has_fixed_addresses(row.pk),
+        has_fixed_addresses=row is not None and has_fixed_addresses(row.pk),
     )
     if form.is_bound and form.is_valid():
         actor = signed_in_actor_of(request)
@@ -136,7 +136,10 @@ def cluster_page(request: HttpRequest, cluster: str) -> HttpResponseBase:
                 return recent_proof.redirect_to_reauthentication(request)
             try:
                 service.remove_cluster(
-                    stored_row, request.POST.get("confirmation", ""), signed_in_actor_of(request)
+                    stored_row,
+                    request.POST.get("confirmation", ""),
+                    signed_in_actor_of(request),
+                    record_reader.delete_cluster_keys,
                 )
             except ClusterError as error:
                 refusals.record(request, str(error))

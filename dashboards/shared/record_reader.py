@@ -8,6 +8,7 @@ import time
 from django.conf import settings
 
 from fleet.changes.base_kind import RecordSnapshot
+from fleet.clusters.record_removal import delete_keys_at
 from fleet.clusters.test_store import ConnectionTestStore, open_test_store
 from fleet.monitoring.state.policy_report_store import PolicyReportStore, open_policy_report_store
 from fleet.monitoring.state.reader import Reader, open_reader
@@ -29,6 +30,11 @@ def policy_report_store() -> PolicyReportStore:
 def connection_test_store() -> ConnectionTestStore:
     """Return the connection tests of clusters; thread-safe."""
     return open_test_store(settings.REDIS_URL, settings.REFLOAT_PREFIX)
+
+
+def delete_cluster_keys(cluster: str) -> None:
+    """Delete everything that Redis has of a removed cluster. Raises StateUnavailableError."""
+    delete_keys_at(settings.REDIS_URL, settings.REFLOAT_PREFIX, cluster)
 
 
 def take_record_snapshot() -> RecordSnapshot:

@@ -6,7 +6,7 @@ from itertools import islice
 
 from redis import Redis
 
-from fleet.monitoring.state.connect import map_redis_errors
+from fleet.monitoring.state.connect import connect, map_redis_errors
 from fleet.monitoring.state.keys import Keys
 
 #: Keys in one command.
@@ -24,3 +24,12 @@ def delete_cluster_keys(redis: Redis, prefix: str, cluster: str) -> int:
         while batch := list(islice(keys, _BATCH_SIZE)):
             deleted_count += int(redis.unlink(*batch))
     return deleted_count
+
+
+def delete_keys_at(redis_url: str, prefix: str, cluster: str) -> int:
+    """Do the same with a connection of its own. Raises StateUnavailableError."""
+    redis = connect(redis_url)
+    try:
+        return delete_cluster_keys(redis, prefix, cluster)
+    finally:
+        redis.close()

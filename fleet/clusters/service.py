@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from django.conf import settings
 from django.db import transaction
 
 from fleet.audit import RequestActor, record_outcome
@@ -21,14 +20,12 @@ from fleet.clusters.cluster_values import (
     find_shared_addresses,
     values_of,
 )
-from fleet.clusters.record_removal import delete_cluster_keys
 from fleet.clusters.tls_uploads import describe_tls
 from fleet.models.alerting import AlertRule, Channel, Delivery, MaintenanceWindow, Route, Silence
 from fleet.models.changes import Change
-from fleet.models.clusters import DEFAULT_CLUSTER, Cluster
+from fleet.models.clusters import DEFAULT_CLUSTER, Cluster, has_fixed_addresses
 from fleet.models.sealed_secrets import UnsealError, seal, unseal
 from fleet.monitoring.state import StateUnavailableError
-from fleet.monitoring.state.connect import connect
 from fleet.vocabulary.actions import AuditAction, RefusalError
 from fleet.vocabulary.changes import LIVE_STATES
 from fleet.vocabulary.clusters import TLSSource
@@ -64,11 +61,6 @@ class ClusterError(RefusalError, ValueError):
 
 class ClusterChangedError(RefusalError):
     """Somebody changed or removed the cluster since the user read it."""
-
-
-def has_fixed_addresses(cluster_id: str) -> bool:
-    """Return whether the setting REFLOAT_AUTHS has the addresses of a cluster, so that they cannot be edited."""
-    return cluster_id == DEFAULT_CLUSTER and bool(settings.REFLOAT_AUTHS)
 
 
 def version_of(row: Cluster) -> str:
@@ -128,28 +120,27 @@ def set_paused(row: Cluster, is_paused: bool, actor: RequestActor) -> Cluster:
     return stored_row
 
 
-def remove_cluster(row: Cluster, confirmation: str, actor: RequestActor) -> None:
+def remove_cluster(
+    row: Cluster, confirmation: str, actor: RequestActor, delete_keys: Callable[[str], object]
+) -> None:
     """Remove a cluster with its record, history, incidents, changes and settings. The audit log stays.
 
     Limits of users to it stay, too: without them, those users would see every other cluster. `confirmation`: the name
-    of the cluster. Raises ClusterError, ClusterChangedError; StateUnavailableError: nothing is removed.
+    of the cluster. `delete_keys`: deletes the keys of a cluster id in Redis (`record_removal`). Raises ClusterError,
+    ClusterChangedError; StateUnavailableError: nothing is removed.
     """
     # Of no cluster, so that the audit logs of the others show it.
     attempt = actor.create_attempt(AuditAction.CLUSTER_REMOVE, "", row.name, before=audit_values_of(row))
-    redis = connect(settings.REDIS_URL)
+    with record_outcome(attempt), transaction.atomic():
+        stored_row = _lock(row)
+        _require_removable(stored_row, confirmation)
+        _delete_rows(stored_row)
+        delete_keys(row.pk)
+    # A round that was running may have created its keys again.
     try:
-        with record_outcome(attempt), transaction.atomic():
-            stored_row = _lock(row)
-            _require_removable(stored_row, confirmation)
-            _delete_rows(stored_row)
-            delete_cluster_keys(redis, settings.REFLOAT_PREFIX, row.pk)
-        # A round that was running may have created its keys again.
-        try:
-            delete_cluster_keys(redis, settings.REFLOAT_PREFIX, row.pk)
-        except StateUnavailableError as error:
-            logger.warning("cluster %s was removed, but keys in Redis may be left: %s", row.pk, error)
-    finally:
-        redis.close()
+        delete_keys(row.pk)
+    except StateUnavailableError as error:
+        logger.warning("cluster %s was removed, but keys in Redis may be left: %s", row.pk, error)
 
 
 def audit_values_of(row: Cluster) -> dict[str, Any]:

@@ -19,6 +19,7 @@ __all__ = [
     "ClusterLease",
     "TLSSource",
     "ensure_default_cluster",
+    "has_fixed_addresses",
     "read_tls_settings",
 ]
 
@@ -103,6 +104,11 @@ def ensure_default_cluster(auths: Sequence[str] = ()) -> Cluster:
         cluster.auths, cluster.address_kind = addresses, AddressKind.STATIC.value
         cluster.save(update_fields=["auths", "address_kind"])
     return cluster
+
+
+def has_fixed_addresses(cluster_id: str) -> bool:
+    """Return whether the setting REFLOAT_AUTHS has the addresses of a cluster, so that they cannot be edited."""
+    return cluster_id == DEFAULT_CLUSTER and bool(settings.REFLOAT_AUTHS)
 
 
 def read_tls_settings() -> tuple[dict[str, str], str]:

@@ -6,6 +6,7 @@ import json
 import time
 from argparse import ArgumentParser
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from typing_extensions import override
 from fleet.audit import RequestActor, shell_actor_of, write_entry
 from fleet.clusters import service
 from fleet.clusters.cluster_values import SOURCES, ClusterValues
+from fleet.clusters.record_removal import delete_keys_at
 from fleet.clusters.test_report import ConnectionTestReport, ConnectionTestStep, StepVerdict, pack_report
 from fleet.clusters.test_store import open_test_store, request_test
 from fleet.clusters.tls_uploads import TLS_PARTS
@@ -144,7 +146,12 @@ class Command(ConsoleCommand):
 
     def _remove(self, options: dict[str, Any]) -> None:
         row = _find(options)
-        service.remove_cluster(row, options["confirm"], _actor())
+        service.remove_cluster(
+            row,
+            options["confirm"],
+            _actor(),
+            partial(delete_keys_at, settings.REDIS_URL, settings.REFLOAT_PREFIX),
+        )
         self.stdout.write(f"{options['cluster']} was removed.")
 
     def _test(self, options: dict[str, Any]) -> None:

@@ -58,14 +58,20 @@ def test_cluster_is_added_changed_paused_resumed_and_removed(client: Client, adm
     """Fields that are left out keep their values; a change of an old version is refused."""
     response = _post(client, "", _EU, admin)
     assert response.status_code == 201, response.content
-    item = response.json()
-    assert (item["id"], item["address_kind"], item["tls_source"]) == ("eu", "static", "settings")
-    assert client.get("/api/v1/clusters/eu", headers=admin).json() == item
+    added_cluster = response.json()
+    assert (added_cluster["id"], added_cluster["address_kind"], added_cluster["tls_source"]) == (
+        "eu",
+        "static",
+        "settings",
+    )
+    assert client.get("/api/v1/clusters/eu", headers=admin).json() == added_cluster
     assert client.get("/api/v1/clusters", headers=admin).json() == {"clusters": ["default", "eu"]}
 
-    changed_item = _post(client, "/eu", {"production": True, "version": item["version"]}, admin).json()
-    assert changed_item == item | {"production": True, "version": changed_item["version"]}
-    assert _post(client, "/eu", {"name": "x", "version": item["version"]}, admin).status_code == 409
+    changed_cluster = _post(
+        client, "/eu", {"production": True, "version": added_cluster["version"]}, admin
+    ).json()
+    assert changed_cluster == added_cluster | {"production": True, "version": changed_cluster["version"]}
+    assert _post(client, "/eu", {"name": "x", "version": added_cluster["version"]}, admin).status_code == 409
     assert _post(client, "/eu/pause", None, admin).json()["is_paused"] is True
     assert _post(client, "/eu/resume", None, admin).json()["is_paused"] is False
 

@@ -6,18 +6,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.utils import timezone
 from pytest_django import Settings
 from redis import Redis
 
 from fleet.audit import CONSOLE_ACTOR
+from fleet.clusters.record_removal import delete_keys_at
 from fleet.clusters.service import (
     ClusterChangedError,
     ClusterError,
     ClusterValues,
     create_cluster,
-    has_fixed_addresses,
     remove_cluster,
     set_paused,
     update_cluster,
@@ -27,7 +28,7 @@ from fleet.clusters.service import (
 from fleet.models.access import ClusterLimit
 from fleet.models.alerting import Channel, Delivery, Silence
 from fleet.models.changes import AuditEntry, Change
-from fleet.models.clusters import Cluster, ensure_default_cluster
+from fleet.models.clusters import Cluster, ensure_default_cluster, has_fixed_addresses
 from fleet.models.sealed_secrets import unseal
 from fleet.monitoring.state import StateUnavailableError
 from fleet.monitoring.state.keys import Keys
@@ -37,6 +38,10 @@ from tests.fleet.clusters.pem_files import create_pem_files
 pytestmark = pytest.mark.django_db
 
 _VALUES = ClusterValues("Europe", auths=["auth-1.eu.example:3025"])
+
+
+def _delete_keys(cluster: str) -> None:
+    delete_keys_at(settings.REDIS_URL, settings.REFLOAT_PREFIX, cluster)
 
 
 def _entries() -> list[tuple[str, str, str]]:
@@ -183,7 +188,7 @@ def test_removed_cluster_leaves_nothing_but_its_audit_log(live_redis: Redis, pre
     user = User.objects.create_user("limited")
     ClusterLimit.objects.create(user=user, cluster="eu")
 
-    remove_cluster(row, "Europe", CONSOLE_ACTOR)
+    remove_cluster(row, "Europe", CONSOLE_ACTOR, _delete_keys)
 
     assert [cluster.pk for cluster in Cluster.objects.all()] == ["default"]
     for model in (Channel, Delivery, Silence):
@@ -202,10 +207,10 @@ def test_removal_that_is_refused(live_redis: Redis, prefix: str) -> None:
     row = create_cluster("eu", _VALUES, CONSOLE_ACTOR)
     live_redis.set(Keys(prefix, "eu").epoch, "1")
     with pytest.raises(ClusterError, match="Enter the name of the cluster, Europe"):
-        remove_cluster(row, "eu", CONSOLE_ACTOR)
+        remove_cluster(row, "eu", CONSOLE_ACTOR, _delete_keys)
     default_row = ensure_default_cluster()
     with pytest.raises(ClusterError, match="cannot be removed"):
-        remove_cluster(default_row, default_row.name, CONSOLE_ACTOR)
+        remove_cluster(default_row, default_row.name, CONSOLE_ACTOR, _delete_keys)
     change = Change.objects.create(
         cluster=row,
         kind=ChangeKind.RECONNECT,
@@ -214,7 +219,7 @@ def test_removal_that_is_refused(live_redis: Redis, prefix: str) -> None:
         created_at=timezone.now(),
     )
     with pytest.raises(ClusterError, match=rf"Change {change.pk} \(Reconnect 3 agents\) has not ended"):
-        remove_cluster(row, "Europe", CONSOLE_ACTOR)
+        remove_cluster(row, "Europe", CONSOLE_ACTOR, _delete_keys)
     assert Cluster.objects.count() == 2
     assert live_redis.exists(Keys(prefix, "eu").epoch)
 
@@ -224,6 +229,6 @@ def test_removal_without_redis_removes_nothing(settings: Settings) -> None:
     row = create_cluster("eu", _VALUES, CONSOLE_ACTOR)
     settings.REDIS_URL = "redis://127.0.0.1:1/0"
     with pytest.raises(StateUnavailableError):
-        remove_cluster(row, "Europe", CONSOLE_ACTOR)
+        remove_cluster(row, "Europe", CONSOLE_ACTOR, _delete_keys)
     assert Cluster.objects.filter(pk="eu").exists()
     assert AuditEntry.objects.get(action="cluster.remove").outcome == "failed"
