@@ -46,6 +46,7 @@ _RULE: Mapping[str, Any] = {
 _CLUSTER = {
     "name": "mine", "source": "refloat", "address_kind": "static", "auths": "auth-1:3025", "tls_source": "none",
 }  # fmt: skip
+_API_CLUSTER = {"name": "mine", "auths": ["auth-1:3025"], "tls_source": "none"}
 _REASON = "a reason to act"
 
 Ids = Mapping[str, int]
@@ -143,6 +144,11 @@ def _page_bodies(name: str, owner: str, ids: Ids) -> list[dict[str, Any]]:
 def _api_bodies(path: str) -> list[dict[str, Any]]:
     """Return the documents for an operation that changes something; what they name is in the path."""
     by_end: Mapping[str, list[dict[str, Any]]] = {
+        "/clusters": [_API_CLUSTER | {"id": "mine"}],
+        "/clusters/<cluster>": [_API_CLUSTER],
+        "/clusters/<cluster>/delete": [{"confirmation": FOREIGN}, {"confirmation": OWN}],
+        "/pause": [{}],
+        "/resume": [{}],
         "/acknowledge": [{}],
         "/silences": [{"matchers": "", "reason": _REASON, "confirmation": CONFIRMATION_WORD}],
         "/end": [{}],

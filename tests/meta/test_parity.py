@@ -43,6 +43,12 @@ _OPERATIONS: Mapping[str, str] = {
     "alerting-import": "/alerting/apply",
     "alert-rule": "/alert-rules/{number}",
 }
+#: By page with a form about clusters themselves: the operation, which no other cluster has.
+_CLUSTER_OPERATIONS: Mapping[str, str] = {
+    "cluster-new": "/clusters",
+    "cluster-edit": "/clusters/{cluster}",
+    "cluster": "/clusters/{cluster}/pause",
+}
 #: By forecast that a page shows beside its form: the operation of the API that returns the same.
 _FORECASTS: Mapping[str, str] = {
     "networking-forecast": "/networking-config/forecast",
@@ -53,9 +59,6 @@ _PAGES_ONLY: Mapping[str, str] = {
     "tokens": "API tokens",
     # There is no user yet, so nobody has a token.
     "setup": "the first administrator",
-    "cluster-new": "clusters",
-    "cluster": "clusters",
-    "cluster-edit": "clusters",
 }
 
 
@@ -70,7 +73,7 @@ def test_every_form_has_an_operation_or_is_documented() -> None:
         and visitor.send(route, body={}).status_code != 405
     }
     # A forecast may be requested by a form, too: its target agents may not fit into an address.
-    assert pages - set(_FORECASTS) == {*_OPERATIONS, *_PAGES_ONLY}
+    assert pages - set(_FORECASTS) == {*_OPERATIONS, *_CLUSTER_OPERATIONS, *_PAGES_ONLY}
 
 
 def test_every_forecast_of_a_page_has_an_operation() -> None:
@@ -87,11 +90,12 @@ def test_every_forecast_of_a_page_has_an_operation() -> None:
 
 
 def test_operations_are_posts_of_the_api() -> None:
-    """Each exists, for the default cluster and for any cluster."""
+    """Each exists, for the default cluster and for any cluster, unless it is about clusters."""
     paths = api.get_openapi_schema(path_prefix="/")["paths"]
     posts = {path for path, operations in paths.items() if "post" in operations}
     for path in _OPERATIONS.values():
         assert {path, f"/clusters/{{cluster}}{path}"} <= posts
+    assert set(_CLUSTER_OPERATIONS.values()) <= posts
 
 
 def test_forms_without_an_operation_are_documented() -> None:
