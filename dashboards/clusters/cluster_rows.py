@@ -23,6 +23,7 @@ class ClusterState(LabelledEnum):
     TEST_FAILED = "test-failed", "Connection test failed"
     NO_DATA = "no-data", "No data yet"
     STALE = "stale", "Data out of date"
+    UNREACHABLE = "unreachable", "Unreachable"
     HEALTHY = "healthy", "Healthy"
 
 
@@ -85,4 +86,7 @@ def judge(
             ClusterState.STALE,
             "No round was completed recently. Test the connection; if no worker starts the test, start the workers.",
         )
+    active_count = summary.agent_count - summary.counts.get(State.RETIRED, 0)
+    if not summary.instance_count or (active_count and summary.counts.get(State.UNKNOWN, 0) == active_count):
+        return ClusterState.UNREACHABLE, "No auth responds to Refloat. Test the connection."
     return ClusterState.HEALTHY, ""

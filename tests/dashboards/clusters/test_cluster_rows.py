@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from dashboards.clusters.cluster_rows import ClusterState, judge, make_row
@@ -43,6 +45,28 @@ def test_state(
 ) -> None:
     """What an operator decided comes before what Refloat found, and a test that runs decides nothing."""
     assert judge(cluster, summary, report, _NOW)[0] is state
+
+
+@pytest.mark.parametrize(
+    ("counts", "instance_count", "state"),
+    [
+        ({State.HEALTHY: 3}, 0, ClusterState.UNREACHABLE),
+        ({State.UNKNOWN: 3, State.RETIRED: 1}, 2, ClusterState.UNREACHABLE),
+        ({State.UNKNOWN: 2, State.HEALTHY: 1}, 2, ClusterState.HEALTHY),
+        ({}, 2, ClusterState.HEALTHY),
+    ],
+)
+def test_cluster_without_a_response_is_unreachable(
+    counts: dict[State, int], instance_count: int, state: ClusterState
+) -> None:
+    """A round ends without evidence too. A new cluster may have no agents yet."""
+    summary = replace(
+        _summary(),
+        counts=dict.fromkeys(State, 0) | counts,
+        agent_count=sum(counts.values()),
+        instance_count=instance_count,
+    )
+    assert judge(_cluster(), summary, None, _NOW)[0] is state
 
 
 def test_failed_test_is_named_by_its_first_problem() -> None:
