@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fleet.monitoring.views import InstanceView
+from fleet.monitoring.views import FleetTable, InstanceView
 from fleet.vocabulary.incidents import Cause, CauseKind
-from fleet.vocabulary.instances import InstanceKind, InstanceState
+from fleet.vocabulary.instances import READYZ_RECOVERING, InstanceKind, InstanceState
 
 
 def cause_of_instance(view: InstanceView) -> Cause:
@@ -32,6 +32,15 @@ def backend_cause_of(cluster: str) -> Cause:
 def cluster_cause_of(cluster: str) -> Cause:
     """Return the cause of an incident about a whole cluster."""
     return Cause(CauseKind.CLUSTER, cluster, f"cluster {cluster}")
+
+
+def is_recovering(table: FleetTable, cause: Cause) -> bool:
+    """Return whether the instance that is a cause reports that it recovers now."""
+    return any(
+        view.state is InstanceState.UNHEALTHY and view.facts.readyz == READYZ_RECOVERING
+        for view in table.instances.values()
+        if cause_of_instance(view).key == cause.key
+    )
 
 
 def is_joint_failure(sick_count: int, member_count: int) -> bool:

@@ -23,6 +23,7 @@ from fleet.alerts.headlines.activity import (
     link_incident,
 )
 from fleet.alerts.headlines.causes import HEADLINE_STATES, ActiveCause, CauseAgents, find_causes, merge_groups
+from fleet.alerts.instance_causes import is_recovering
 from fleet.alerts.wording.words import (
     AffectedCounts,
     describe_counts,
@@ -214,7 +215,11 @@ class IncidentDescriber:
         recovery = ""
         if cause.kind is not CauseKind.CLUSTER:
             recovery = describe_recovery(
-                cause, cause_summary.recovers_at, self._now, is_stuck=cause_summary.is_stuck
+                cause,
+                cause_summary.recovers_at,
+                self._now,
+                is_stuck=cause_summary.is_stuck,
+                is_recovering=is_recovering(self._table, cause),
             )
         active_cause = self._active_cause_by_key.get(cause.key)
         return IncidentHeadline(
@@ -354,7 +359,14 @@ def _compose(table: FleetTable, counts: Mapping[State, int], now: float) -> _Hea
     return _HeadlineParts(
         worst,
         _summarize(worst, counts, first, since, now, is_blind=is_blind),
-        _describe_recovery_of(first, recovery_group, strands_at, since, now),
+        _describe_recovery_of(
+            first,
+            recovery_group,
+            strands_at,
+            since,
+            now,
+            is_recovering=first is not None and is_recovering(table, first.cause),
+        ),
         _describe_others(other_causes, now),
         len(other_causes),
         since,
@@ -446,13 +458,17 @@ def _describe_recovery_of(
     strands_at: float | None,
     since: float | None,
     now: float,
+    *,
+    is_recovering: bool,
 ) -> str:
     """Return when agents at risk become stranded, and whether and when the agents recover."""
     if cause is None or group is None:
         return ""
     is_unpredicted = group.automatic_count + group.stuck_count < group.count
     recovers_at = None if is_unpredicted else group.recovers_at
-    recovery = describe_recovery(cause.cause, recovers_at, now, is_stuck=bool(group.stuck_count))
+    recovery = describe_recovery(
+        cause.cause, recovers_at, now, is_stuck=bool(group.stuck_count), is_recovering=is_recovering
+    )
     if strands_at is None:
         return recovery
     return f"The first become stranded at {format_apart(strands_at, since, now)}. {recovery}"

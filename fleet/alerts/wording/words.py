@@ -118,10 +118,13 @@ def describe_counts(
     return " and ".join(parts)
 
 
-def describe_recovery(cause: Cause, recovers_at: float | None, now: float, *, is_stuck: bool) -> str:
+def describe_recovery(
+    cause: Cause, recovers_at: float | None, now: float, *, is_stuck: bool, is_recovering: bool = False
+) -> str:
     """Return whether the agents of a cause recover automatically, and by when, as one sentence.
 
     `is_stuck`: some of them recover only after the cause; `recovers_at`: when the last of the others has recovered.
+    `is_recovering`: the cause reports that it recovers now.
     """
     latest = "" if recovers_at is None else format_by(recovers_at, now)
     name = _name_in_sentence(cause)
@@ -129,6 +132,8 @@ def describe_recovery(cause: Cause, recovers_at: float | None, now: float, *, is
         return f"The agents recover automatically by {latest}." if latest else UNKNOWN_RECOVERY
     if latest:
         return f"Some agents recover automatically by {latest}, the others only after {name or 'the cause'}."
+    if is_recovering and name:
+        return f"The agents recover when {name} has recovered."
     # A campaign may move the agents of an auth: the actions beside the sentence say what helps.
     must_recover = name and cause.kind is not CauseKind.AUTH
     return f"No automatic recovery: {name} must recover first." if must_recover else NO_RECOVERY

@@ -14,6 +14,7 @@ from fleet.alerts.headlines.headline import (
 )
 from fleet.alerts.instance_causes import cause_of_instance, cluster_cause_of
 from fleet.monitoring.views import FleetTable
+from fleet.vocabulary.instances import READYZ_RECOVERING
 from fleet.vocabulary.verdicts import BACKEND_CAUSE, NO_CAUSE, Reason, Recovery, State
 from tests.fakes.headline_fleets import HarmedAgents, random_table, table_with
 from tests.fakes.reader import FakeReader
@@ -38,6 +39,21 @@ def test_headline_names_agents_cause_start_recovery_and_help() -> None:
         ("Reconnect agents of auth-1", "/reconnect/?connection=auth&auth=auth-1")
     ]
     assert (headline.incidents, headline.since) == ((4,), NOW - 60)
+
+
+def test_headline_of_a_recovering_auth_says_when_its_agents_recover() -> None:
+    """They wait for the auth, which reports that it recovers; so does the incident."""
+    table = table_with(
+        HarmedAgents(67, State.STRANDED, AUTH_1, STUCK), auth_1={**UNHEALTHY, "readyz": READYZ_RECOVERING}
+    )
+    assert _describe(table).text == (
+        "67 agents stranded since 13:45 UTC because auth-1 is recovering. "
+        "The agents recover when auth-1 has recovered."
+    )
+    auth = cause_of_instance(table.instances[AUTH_1])
+    incident = IncidentDescriber(table, NOW).describe(auth)
+    assert incident is not None
+    assert incident.recovery == "The agents recover when auth-1 has recovered."
 
 
 def test_headline_of_several_causes_has_the_total_first() -> None:
