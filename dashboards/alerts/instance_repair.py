@@ -58,5 +58,5 @@ def read_repair(cluster: str, instance_id: str, now: float) -> InstanceRepair | 
             for label, at in moments.items()
             if at
         ),
-        repair_steps_of(view, names.get(facts.heartbeat_auth, "")),
+        repair_steps_of(view, now, names.get(facts.heartbeat_auth, "")),
     )

@@ -118,7 +118,7 @@ def _describe_drain_delay(scope: RemedyScope) -> str:
     view = scope.instance
     if view is None or view.drain_request is not None or scope.is_drain_requested or is_responding(view):
         return ""
-    return f"{view.facts.name} is not responding: it is drained as soon as it responds."
+    return f"{view.facts.name} is not responding: a drain begins as soon as it responds."
 
 
 def _find_move(runbook: RunbookCause, scope: RemedyScope) -> HeadlineAction | str:

@@ -13,7 +13,7 @@ from fleet.vocabulary.instances import (
 )
 
 
-def repair_steps_of(view: InstanceView, heartbeat_auth: str = "") -> tuple[str, ...]:
+def repair_steps_of(view: InstanceView, now: float, heartbeat_auth: str = "") -> tuple[str, ...]:
     """Return what to do about an instance as sentences, in order; only that it is not failing, if it is not.
 
     `heartbeat_auth`: name of the auth through which a proxy sends heartbeats; empty if not known.
@@ -27,7 +27,7 @@ def repair_steps_of(view: InstanceView, heartbeat_auth: str = "") -> tuple[str, 
             f"Refloat notices by itself, in the next round, that {name} is back. Its incident then recovers at once, "
             "and resolves after its quiet time (5 min by default)."
         ),
-        _describe_removal(view),
+        _describe_removal(view, now),
     )
 
 
@@ -57,12 +57,20 @@ def _describe_readyz(facts: InstanceFacts) -> str:
     return f" and http://{facts.diag_address}/readyz" if facts.diag_address else ""
 
 
-def _describe_removal(view: InstanceView) -> str:
+def _describe_removal(view: InstanceView, now: float) -> str:
     """Return what happens with an instance that does not come back: it cannot be removed by hand."""
     name = view.facts.name
     if view.state is InstanceState.GONE:
         return f"Otherwise there is nothing to do: agents look for other instances without {name}."
-    return (
-        f"If {name} is gone for good, silence its incident. Its agents look for other instances when its heartbeat has "
-        f"expired. 10 min after that, Refloat no longer polls {name}, and lists it as expired."
-    )
+    gone = f"If {name} is gone for good, silence its incident."
+    if view.facts.kind is InstanceKind.AUTH:
+        # With pick_first, the end of the heartbeat moves no agents: the end of the connection does.
+        agents = (
+            "Its agents look for other auths when their connections to it end, or when you reconnect them."
+        )
+    elif view.facts.expires_at is not None and view.facts.expires_at <= now:
+        agents = "Its heartbeat has expired, so its agents look for other instances now."
+    else:
+        agents = "Its agents look for other instances when its heartbeat has expired."
+    end = f"10 min after its heartbeat expired, Refloat no longer polls {name}, and lists it as expired."
+    return f"{gone} {agents} {end}"

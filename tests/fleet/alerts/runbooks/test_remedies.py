@@ -139,7 +139,7 @@ def test_instance_that_does_not_respond_is_drained_later() -> None:
         for button in find_buttons(RunbookCause.PROXY, scope)
         if button.action is not None
     }
-    sentence = "proxy-1 is not responding: it is drained as soon as it responds."
+    sentence = "proxy-1 is not responding: a drain begins as soon as it responds."
     assert reasons.pop("Take proxy-1 out of service") == sentence
     assert set(reasons.values()) == {""}
     unhealthy_scope = _scope_of(PROXY_1, proxy_1=NOT_SERVING)

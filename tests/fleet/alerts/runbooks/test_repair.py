@@ -47,7 +47,7 @@ REFUSING = {
 )
 def test_repair_begins_with_what_the_polls_found(changes: Mapping[str, Any], first_step: str) -> None:
     """Then what happens when the instance is back, and when it is gone for good."""
-    first, second, last = repair_steps_of(table_with(proxy_1=changes).instances[PROXY_1], "auth-1")
+    first, second, last = repair_steps_of(table_with(proxy_1=changes).instances[PROXY_1], NOW, "auth-1")
     assert first == first_step
     assert second == (
         "Refloat notices by itself, in the next round, that proxy-1 is back. Its incident then recovers at once, "
@@ -60,8 +60,31 @@ def test_repair_begins_with_what_the_polls_found(changes: Mapping[str, Any], fir
 
 def test_repair_of_an_auth_is_about_its_backend() -> None:
     """And an instance that is OK needs none."""
-    first, *_ = repair_steps_of(table_with(auth_1=UNHEALTHY).instances[AUTH_1])
+    first, *_ = repair_steps_of(table_with(auth_1=UNHEALTHY).instances[AUTH_1], NOW)
     assert first == "Check the auth backend, and the network from auth-1 to it. auth-1 itself responds."
-    assert repair_steps_of(table_with().instances[AUTH_1]) == (
+    assert repair_steps_of(table_with().instances[AUTH_1], NOW) == (
         "auth-1 is not failing: there is nothing to repair.",
     )
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        (
+            {"auth_1": UNHEALTHY},
+            "Its agents look for other auths when their connections to it end, or when you reconnect them.",
+        ),
+        (
+            {"proxy_1": {**SILENT, "expires_at": NOW + 5}},
+            "Its agents look for other instances when its heartbeat has expired.",
+        ),
+        (
+            {"proxy_1": {**SILENT, "expires_at": NOW - 5}},
+            "Its heartbeat has expired, so its agents look for other instances now.",
+        ),
+    ],
+)
+def test_removal_says_when_the_agents_leave(changes: Mapping[str, Any], sentence: str) -> None:
+    """The end of a heartbeat moves the agents of a proxy, not those of an auth."""
+    instance = AUTH_1 if "auth_1" in changes else PROXY_1
+    assert sentence in repair_steps_of(table_with(**changes).instances[instance], NOW)[-1]
