@@ -20,7 +20,7 @@ from fleet.alerts.channels.registry import (
 )
 from fleet.alerts.matchers import CONFIRMATION_WORD, Matcher, matches_everything, parse_matchers
 from fleet.alerts.notifications import NotificationLinks
-from fleet.alerts.routing.tree import match_routes, plan_receivers
+from fleet.alerts.routing.tree import Route, match_routes, plan_receivers
 from fleet.alerts.silences import find_silence
 from fleet.audit import Attempt, RequestActor, record_outcome
 from fleet.models.alerting import Channel, Delivery, Silence
@@ -315,7 +315,6 @@ def notify_silence_end(row: Silence, now: float, console_url: str = "") -> int:
 
     Only channels that people read are notified; other receivers would open a new alert.
     """
-    kind_by_channel = dict(Channel.objects.values_list("pk", "kind"))
     incident_rows = Incident.objects.filter(
         silenced_by=store.silence_of(row).name, state=IncidentState.FIRING.value
     )
@@ -328,27 +327,31 @@ def notify_silence_end(row: Silence, now: float, console_url: str = "") -> int:
     for incident_row in silenced_rows:
         incident = store.incident_of(incident_row)
         notification = Notification(NotificationKind.SILENCE_ENDS, incident, now, incident.notification_count)
-        planned_receivers = plan_receivers(
-            match_routes(routes_by_cluster[incident_row.cluster_id], incident),
-            incident,
-            notification.kind,
-            now,
-        )
-        receivers_read_by_people = {
-            channel: schedule
-            for channel, schedule in planned_receivers.items()
-            if kind_by_channel.get(channel) in KINDS_READ_BY_PEOPLE
-        }
+        reminder_receivers = plan_end_reminder(incident_row, routes_by_cluster[incident_row.cluster_id], now)
         key = f"{incident.id}/silence-{row.pk}-{int(row.ends_at)}"
         payload = _payload_of_action(notification, incident_row, console_url) | {"key": key}
         with transaction.atomic():
-            store.enqueue_deliveries(
-                incident_row, notification.kind, key, payload, receivers_read_by_people, now
-            )
+            store.enqueue_deliveries(incident_row, notification.kind, key, payload, reminder_receivers, now)
             text = f"Silenced until {notifications.format_utc(row.ends_at)}: {row.reason}"
             add_timeline_entry(incident_row, TimelineKind.SILENCE_ENDS, "", text, now)
         incident_count += 1
     return incident_count
+
+
+def plan_end_reminder(row: Incident, routes: Sequence[Route], now: float) -> dict[int, tuple[float, str]]:
+    """Return the channels of the reminder that a silence of an incident ends, scheduled as by `plan_receivers`."""
+    incident = store.incident_of(row)
+    channels_read_by_people = set(
+        Channel.objects.filter(kind__in=KINDS_READ_BY_PEOPLE, enabled=True).values_list("pk", flat=True)
+    )
+    planned_receivers = plan_receivers(
+        match_routes(routes, incident), incident, NotificationKind.SILENCE_ENDS, now
+    )
+    return {
+        channel: schedule
+        for channel, schedule in planned_receivers.items()
+        if channel in channels_read_by_people
+    }
 
 
 def enqueue_test_notification(

@@ -15,6 +15,7 @@ from dashboards.alerts.silences.sentences import (
     describe_incident_silence,
     describe_silence,
     read_receivers,
+    read_reminded_names,
 )
 from dashboards.shared.pages import sentence_of
 from dashboards.shared.time_zones import format_moment
@@ -74,6 +75,7 @@ def preview_incident_silence(row: Incident, period: SilencePeriod | str, zone: Z
         incident.cause.label,
         period,
         read_receivers([row]),
+        reminded_names=read_reminded_names(row, period.reminder_at),
         is_acknowledged=incident.acknowledged_at is not None,
     )
     if zone.key != "UTC":

@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from dashboards.shared.time_zones import format_moment
 from fleet.alerts import store
 from fleet.alerts.channels.registry import (
-    CHANNEL_KINDS,
     KINDS_ACCEPTING_ACKNOWLEDGEMENTS,
-    KINDS_READ_BY_PEOPLE,
     KINDS_UPDATING_IN_PLACE,
     REPOST_FUNCTIONS,
 )
+from fleet.alerts.incident_actions import plan_end_reminder
 from fleet.alerts.silences import WARN_BEFORE_SECONDS
-from fleet.models.alerting import Delivery
+from fleet.models.alerting import Channel, Delivery
 from fleet.models.incidents import Incident
 from fleet.vocabulary.incidents import UPDATE_IN_PLACE_KINDS, IncidentState
 from fleet.vocabulary.name_lists import join_names
-
-#: Labels of the kinds that are not reminded of the end of a silence: `notify_silence_end`.
-_UNREMINDED_KINDS = join_names(
-    [kind.label for slug, kind in CHANNEL_KINDS.items() if slug not in KINDS_READ_BY_PEOPLE]
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,19 +114,41 @@ def read_receivers(rows: Collection[Incident]) -> Receivers:
     )
 
 
+def read_reminded_names(row: Incident, reminder_at: float) -> tuple[str, ...]:
+    """Return the names of the channels that are reminded of the end of a silence of an incident."""
+    channel_ids = plan_end_reminder(row, store.read_routes(row.cluster_id), reminder_at)
+    return tuple(sorted(Channel.objects.filter(pk__in=channel_ids).values_list("name", flat=True)))
+
+
 def describe_incident_silence(
-    cause: str, period: SilencePeriod, receivers: Receivers, *, is_acknowledged: bool = False
+    cause: str,
+    period: SilencePeriod,
+    receivers: Receivers,
+    *,
+    reminded_names: Sequence[str] = (),
+    is_acknowledged: bool = False,
 ) -> list[str]:
-    """Return what a silence of one incident does."""
+    """Return what a silence of one incident does. `reminded_names`: channels that are reminded of its end."""
     return [
         f"No new notifications about {cause} {period.range_text}.",
         describe_resolution(receivers),
         *_describe_exceptions(receivers),
+        *_describe_reminder(period, reminded_names),
         (
-            f"At {format_moment(period.reminder_at, period.now)}, a reminder of the end goes to all channels but "
-            f"{_UNREMINDED_KINDS}. If the incident is still firing at the end, "
+            "If the incident is still firing at the end, "
             f"{_describe_continuation(receivers, is_acknowledged=is_acknowledged)}"
         ),
+    ]
+
+
+def _describe_reminder(period: SilencePeriod, reminded_names: Sequence[str]) -> list[str]:
+    if not reminded_names:
+        return []
+    return [
+        (
+            f"If the incident is firing at {format_moment(period.reminder_at, period.now)}, a reminder that the "
+            f"silence ends is sent to {join_names(reminded_names)}."
+        )
     ]
 
 

@@ -13,9 +13,10 @@ from dashboards.alerts.silences.sentences import (
     describe_silence,
     join_names,
     read_receivers,
+    read_reminded_names,
 )
 from fleet.alerts import store
-from fleet.models.alerting import Channel, Delivery
+from fleet.models.alerting import Channel, Delivery, Route
 from fleet.models.clusters import ensure_default_cluster
 from fleet.models.incidents import Incident
 
@@ -26,7 +27,9 @@ _PERIOD = SilencePeriod(_NOW, _NOW + 7200, _NOW)
 
 def test_silence_of_an_incident_says_what_happens() -> None:
     """Until when, what is sent nevertheless and why, and what comes at the end."""
-    sentences = describe_incident_silence("proxy-1", _PERIOD, Receivers(1, ("ops-hook",)))
+    sentences = describe_incident_silence(
+        "proxy-1", _PERIOD, Receivers(1, ("ops-hook",)), reminded_names=("mail", "ops-hook")
+    )
     assert sentences == [
         "No new notifications about proxy-1 until 14:30 UTC.",
         (
@@ -34,9 +37,9 @@ def test_silence_of_an_incident_says_what_happens() -> None:
             "keep an alert open until then."
         ),
         (
-            "At 14:15 UTC, a reminder of the end goes to all channels but PagerDuty and Alertmanager. If the "
-            "incident is still firing at the end, its notifications continue."
+            "If the incident is firing at 14:15 UTC, a reminder that the silence ends is sent to mail and ops-hook."
         ),
+        "If the incident is still firing at the end, its notifications continue.",
     ]
 
 
@@ -149,3 +152,24 @@ def test_receivers_are_those_that_get_the_resolved_notification() -> None:
         channel.pk for channel in channels[:2]
     }
     assert read_receivers([]) == Receivers()
+
+
+@pytest.mark.django_db
+def test_reminded_channels_are_those_of_the_route_that_people_read() -> None:
+    """Not the channels of other routes, those that keep an alert, and those that are disabled."""
+    cluster = ensure_default_cluster()
+    incident = Incident.objects.create(
+        cluster=cluster, key="proxy/1", cause_kind="proxy", cause_id="1", cause_name="p",
+        generation=1, state="firing", severity=2, opened_at=1.0,
+    )  # fmt: skip
+    Channel.objects.create(name="elsewhere", kind="slack")
+    route = Route.objects.get(parent=None)
+    route.channels.set(
+        [
+            Channel.objects.create(name="hook", kind="webhook"),
+            Channel.objects.create(name="pager", kind="pagerduty"),
+            Channel.objects.create(name="off", kind="email", enabled=False),
+            Channel.objects.create(name="mail", kind="email"),
+        ]
+    )
+    assert read_reminded_names(incident, _NOW) == ("hook", "mail")
