@@ -102,7 +102,21 @@ def incidents(
         for incident in listed_incidents
     ]
     headings = ("number", "severity", "state", "agents", "peak", "summary", "note", "next notification")
-    click.echo(format_table(headings, rows) if rows else "no incidents")
+    click.echo(
+        format_table(headings, rows) if rows else f"no {'' if state == 'all' else f'{state} '}incidents"
+    )
+    if state == "open" and (pending_text := _describe_pending(console, cluster)):
+        click.echo(pending_text)
+
+
+def _describe_pending(console: api.ConsoleClient, cluster: str) -> str:
+    """Return how many incidents have not fired yet, which the page lists with the open ones; empty without any."""
+    count = len(console.get("/incidents", {"state": "pending"}, cluster=cluster)["incidents"])
+    if not count:
+        return ""
+    return (
+        f"{count} pending incident{'' if count == 1 else 's'} not listed: refloat incidents --state pending"
+    )
 
 
 @click.group()

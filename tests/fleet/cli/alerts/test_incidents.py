@@ -33,15 +33,29 @@ def test_incidents_are_listed_and_acknowledged() -> None:
     with run_console() as console:
         connection_flags = ["--url", console.url, "--token", TOKEN]
         console.responses["/api/v1/incidents?state=open&limit=100"] = (200, {"incidents": [_INCIDENT]})
+        console.responses["/api/v1/incidents?state=pending"] = (200, {"incidents": []})
         console.responses["/api/v1/incidents/7/acknowledge"] = (200, {**_INCIDENT, "acknowledged_by": "ada"})
         list_output = CliRunner().invoke(main, ["incidents", *connection_flags]).output
         acknowledge_output = (
             CliRunner().invoke(main, ["incidents", "--acknowledge", "7", *connection_flags]).output
         )
     assert "207 agents stranded (proxy-1)" in list_output
+    assert "pending" not in list_output
     assert "backend/default" not in list_output
     assert "2026-01-02 03:04:05 UTC to ops (failing since 12:47 UTC): repeat every 4 h" in list_output
     assert acknowledge_output == "incident 7 acknowledged by ada: 207 agents stranded (proxy-1)\n"
+
+
+def test_open_incidents_end_with_the_number_of_pending_ones() -> None:
+    """An incident that has not fired yet is on the page from its first poll on."""
+    with run_console() as console:
+        console.responses["/api/v1/incidents?state=open&limit=100"] = (200, {"incidents": []})
+        console.responses["/api/v1/incidents?state=pending"] = (200, {"incidents": [_INCIDENT]})
+        outcome = CliRunner().invoke(main, ["incidents", "--url", console.url, "--token", TOKEN])
+    assert outcome.exit_code == 0
+    assert outcome.output == (
+        "no open incidents\n1 pending incident not listed: refloat incidents --state pending\n"
+    )
 
 
 def test_notification_of_the_resolution_only_is_listed_with_its_channels() -> None:
@@ -56,6 +70,7 @@ def test_notification_of_the_resolution_only_is_listed_with_its_channels() -> No
             200,
             {"incidents": [muted_incident, silent_incident]},
         )
+        console.responses["/api/v1/incidents?state=pending"] = (200, {"incidents": []})
         output = CliRunner().invoke(main, ["incidents", "--url", console.url, "--token", TOKEN]).output
     assert "only when resolved, to ops: silenced: upgrade" in output
     assert output.count("none: silenced: upgrade") == 1
