@@ -440,7 +440,9 @@ def _describe_heartbeat_path(view: InstanceView, names: Mapping[str, str]) -> st
     """Return the auth that receives heartbeats of a proxy, or the proxies that send heartbeats to an auth, in words."""
     if view.facts.heartbeat_auth:
         auth = view.facts.heartbeat_auth
-        return f"sends heartbeats to {names.get(auth, auth)}"
+        # A proxy that ended or hangs sends none now.
+        verb = "sent" if view.state in (InstanceState.SILENT, InstanceState.GONE) else "sends"
+        return f"{verb} heartbeats to {names.get(auth, auth)}"
     if not view.proxies:
         return ""
     proxy_names, unnamed_count = (

@@ -117,6 +117,9 @@ def test_instance_cards_name_the_auth_of_each_heartbeat() -> None:
         "sends heartbeats to auth-1",
         "sends heartbeats to unknown-id",
     ]
+    dead = replace(views[1], state=InstanceState.SILENT)
+    dead_card = presenters.instance_card_of(dead, NOW, {auth.facts.id: auth.facts.name}, is_stranding=False)
+    assert dead_card.heartbeat_path == "sent heartbeats to auth-1"
     few = presenters.instance_card_of(replace(auth, proxies=proxies[:2]), NOW, {}, is_stranding=False)
     assert few.heartbeat_path == "receives heartbeats from proxy-1, proxy-2"
     assert presenters.instance_card_of(auth, NOW, {}, is_stranding=False).heartbeat_path == ""
