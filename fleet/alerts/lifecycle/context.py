@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fleet.alerts.rules import Rule, RuleKind
-from fleet.vocabulary.incidents import Incident, Severity
+from fleet.vocabulary.incidents import Incident, RuleMark, Severity
 
 #: Stands in for a rule that was deleted while its incident is open.
 DELETED_RULE = Rule("deleted", RuleKind.STRANDED, Severity.WARNING)
@@ -29,3 +29,8 @@ class EvaluationContext:
         )
         rules = [self.rules[rule_name] for rule_name in rule_names if rule_name in self.rules]
         return max(rules, key=lambda rule: rule.severity, default=DELETED_RULE)
+
+
+def is_settled(mark: RuleMark, rule: Rule) -> bool:
+    """Return whether further polls do not count, so that a mark that only waits for time is not written at each one."""
+    return mark.is_firing or mark.round_count >= rule.pending_rounds

@@ -6,9 +6,8 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
-from fleet.alerts.lifecycle.context import DELETED_RULE, EvaluationContext
+from fleet.alerts.lifecycle.context import DELETED_RULE, EvaluationContext, is_settled
 from fleet.alerts.lifecycle.notification_plan import is_before_first_notification
-from fleet.alerts.rules import Rule
 from fleet.vocabulary.incidents import Finding, Incident, RuleMark
 
 #: Maximum number of points of the trend, and minimum seconds between two points.
@@ -56,11 +55,6 @@ def with_marks(incident: Incident, finding: Finding, evaluation_context: Evaluat
     firing_names = {rule_name for rule_name, mark in marks.items() if mark.is_firing}
     fired_rule_names = tuple(sorted(firing_names.union(incident.fired_rule_names)))
     return replace(incident, marks=marks, fired_rule_names=fired_rule_names)
-
-
-def is_settled(mark: RuleMark, rule: Rule) -> bool:
-    """Return whether further polls do not count, so that a mark that only waits for time is not written at each one."""
-    return mark.is_firing or mark.round_count >= rule.pending_rounds
 
 
 def with_measurements(

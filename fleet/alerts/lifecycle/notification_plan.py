@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
 from fleet.alerts.flapping import FLAP_SECONDS
-from fleet.alerts.lifecycle.context import EvaluationContext
+from fleet.alerts.lifecycle.context import EvaluationContext, is_settled
 from fleet.alerts.rules import Rule
 from fleet.protocol.durations import format_readable
 from fleet.vocabulary.incidents import Incident, IncidentState, NotificationKind, Severity, is_console_cause
@@ -49,12 +50,24 @@ def plan_notification(incident: Incident, evaluation_context: EvaluationContext)
             incident.flapping_since, NotificationKind.FLAPPING, "the incident is flapping"
         )
     if incident.state is IncidentState.PENDING:
-        return NotificationPlan(
-            None, None, "the incident is pending: its rule has not held long enough to fire"
-        )
+        return NotificationPlan(None, None, _describe_pending(incident, evaluation_context))
     if incident.state is IncidentState.RECOVERING:
         return _plan_resolution(incident, evaluation_context)
     return _plan_while_firing(incident, evaluation_context.strongest_rule(incident), evaluation_context.now)
+
+
+def _describe_pending(incident: Incident, evaluation_context: EvaluationContext) -> str:
+    """Return when a pending incident fires, as far as only the time is missing."""
+    fire_times = [
+        mark.since + rule.pending_seconds
+        for rule_name, mark in incident.marks.items()
+        if (rule := evaluation_context.rules.get(rule_name)) is not None and is_settled(mark, rule)
+    ]
+    if not fire_times:
+        return "the incident is pending: its rule has not held long enough to fire"
+    # A fixed time: a remaining time would be written to the database at every evaluation.
+    fires_at = datetime.fromtimestamp(min(fire_times), UTC)
+    return f"the incident is pending: it fires at {fires_at:%H:%M:%S} UTC if it lasts until then"
 
 
 def find_due_notification(

@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 
 from fleet.alerts.flapping import FLAP_SECONDS, append_flap_time, update_flapping
 from fleet.alerts.inhibition import INHIBITION_GRACE_SECONDS
-from fleet.alerts.lifecycle.context import DELETED_RULE, EvaluationContext
+from fleet.alerts.lifecycle.context import DELETED_RULE, EvaluationContext, is_settled
 from fleet.alerts.lifecycle.measurements import (
     TREND_STEP_SECONDS,
     affected_until_of,
-    is_settled,
     with_marks,
     with_measurements,
     with_trend_point,

@@ -14,7 +14,7 @@ from fleet.alerts.lifecycle.notification_plan import (
 from fleet.alerts.matchers import parse_matchers
 from fleet.alerts.rules import DEFAULT_RULES
 from fleet.alerts.silences import Silence
-from fleet.vocabulary.incidents import Incident, IncidentState, NotificationKind, Severity
+from fleet.vocabulary.incidents import Incident, IncidentState, NotificationKind, RuleMark, Severity
 from tests.fakes.alerting import PROXY, AlertSimulation, healthy_facts, stranded_facts
 
 _RULES = {rule.name: rule for rule in DEFAULT_RULES}
@@ -55,6 +55,24 @@ def test_plan_contains_the_reason_why_nothing_is_sent(change: dict[str, object],
     incident = replace(open_incident, **({"notified_severity": open_incident.severity} | change))
     assert plan_notification(incident, _evaluation(simulation.now)).reason == reason
     assert find_due_notification(incident, _evaluation(simulation.now)) is None
+
+
+def test_pending_incident_says_when_it_fires() -> None:
+    """As soon as it has lasted for enough polls and only its time is missing; the earliest of its rules counts."""
+    rules = {
+        name: replace(_RULES["Agents stranded"], name=name, pending_rounds=2, pending_seconds=seconds)
+        for name, seconds in (("early", 60.0), ("late", 600.0))
+    }
+    mark = RuleMark(100.0, 100.0, 2, Severity.CRITICAL, 207, "207 agents stranded")
+    evaluation_context = EvaluationContext(110.0, 110.0, rules)
+    incident = replace(_NEW, severity=Severity.CRITICAL, marks=dict.fromkeys(rules, mark))
+    assert plan_notification(incident, evaluation_context).reason == (
+        "the incident is pending: it fires at 00:02:40 UTC if it lasts until then"
+    )
+    unsettled = replace(incident, marks=dict.fromkeys(rules, replace(mark, round_count=1)))
+    assert plan_notification(unsettled, evaluation_context).reason == (
+        "the incident is pending: its rule has not held long enough to fire"
+    )
 
 
 def test_plan_contains_the_time_of_the_next_notification() -> None:
