@@ -19,7 +19,7 @@ from fleet.monitoring.evidence import AgentEvidence, Heartbeat, ReconnectMode
 from fleet.monitoring.views import AgentView, Explanation, InstanceView, Summary
 from fleet.protocol.durations import format_exact, format_readable
 from fleet.vocabulary import error_texts
-from fleet.vocabulary.instances import SICK_STATES, InstanceFacts, InstanceKind, InstanceState
+from fleet.vocabulary.instances import CUT_OFF_STATES, SICK_STATES, InstanceFacts, InstanceKind, InstanceState
 from fleet.vocabulary.natural_order import natural_sort_key
 from fleet.vocabulary.numbers import SECONDS_UNIT, TypedDuration, ranges_of
 from fleet.vocabulary.verdicts import STATES_BY_URGENCY, Reason, Recovery, State, Verdict
@@ -441,7 +441,7 @@ def _describe_heartbeat_path(view: InstanceView, names: Mapping[str, str]) -> st
     if view.facts.heartbeat_auth:
         auth = view.facts.heartbeat_auth
         # A proxy that ended or hangs sends none now.
-        verb = "sent" if view.state in (InstanceState.SILENT, InstanceState.GONE) else "sends"
+        verb = "sent" if view.state in CUT_OFF_STATES else "sends"
         return f"{verb} heartbeats to {names.get(auth, auth)}"
     if not view.proxies:
         return ""
