@@ -62,7 +62,7 @@ def _describe_removal(view: InstanceView, now: float) -> str:
     name = view.facts.name
     if view.state is InstanceState.GONE:
         return f"Otherwise there is nothing to do: agents look for other instances without {name}."
-    gone = f"If {name} is gone for good, silence its incident."
+    silence_advice = f"If {name} is gone for good, silence its incident."
     if view.facts.kind is InstanceKind.AUTH:
         # With pick_first, the end of the heartbeat moves no agents: the end of the connection does.
         agents = (
@@ -73,4 +73,4 @@ def _describe_removal(view: InstanceView, now: float) -> str:
     else:
         agents = "Its agents look for other instances when its heartbeat has expired."
     end = f"10 min after its heartbeat expired, Refloat no longer polls {name}, and lists it as expired."
-    return f"{gone} {agents} {end}"
+    return f"{silence_advice} {agents} {end}"
