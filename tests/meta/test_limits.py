@@ -321,8 +321,9 @@ _ALERTING = (
     "window-new", "window", "window-delete", "incident", "incident-silence", "incident-acknowledge",
 )  # fmt: skip
 
-#: Pages that change clusters, for which a limited admin is refused whatever the cluster.
+#: Pages and operations without a body that change clusters, for which a limited admin is refused whatever the cluster.
 _INSTALLATION_PAGES = ("cluster-new", "cluster-edit")
+_INSTALLATION_OPERATIONS = ("/clusters/<cluster>/pause", "/clusters/<cluster>/resume")
 
 
 def _visits(
@@ -382,7 +383,11 @@ def _problem(visitor: Visitor, route: UrlRoute, cluster: str, owner: str, values
     if owner == FOREIGN and "<int:" in route.path:
         return "" if status in (400, 404, 428) else f"answered {status} instead of 404"
     # What the installation owns may be seen, or its change be refused.
-    is_of_installation = owner == INSTALLATION or route.name in _INSTALLATION_PAGES
+    is_of_installation = (
+        owner == INSTALLATION
+        or route.name in _INSTALLATION_PAGES
+        or route.path.endswith(_INSTALLATION_OPERATIONS)
+    )
     expected_statuses = ADMITTED | {302, 403} if is_of_installation else ADMITTED | {302}
     return "" if status in expected_statuses else f"refused with {status}"
 

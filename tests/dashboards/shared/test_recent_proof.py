@@ -123,10 +123,12 @@ def test_change_resumes_with_recent_proof_and_pauses_without(unproven_client: Cl
 
 
 def test_channel_page_shows_whether_a_secret_is_stored(unproven_client: Client) -> None:
-    """The address of a webhook is sealed like its key, and is no key: a change of host removes that."""
+    """The address of a webhook is sealed like its key, and is no key: with another host, the key can be removed."""
     reauthenticate(unproven_client)
     unproven_client.post("/alerts/channels/new/webhook/", _HOOK)
     page = f"/alerts/channels/{Channel.objects.get().pk}/"
     assert "Stored. Enter the new value" in unproven_client.get(page).content.decode()
-    unproven_client.post(page, _HOOK | {"url": "https://elsewhere.example.com/", "secret": ""})
+    unproven_client.post(
+        page, _HOOK | {"url": "https://elsewhere.example.com/", "secret": "", "remove_secret": "on"}
+    )
     assert "Stored. Enter the new value" not in unproven_client.get(page).content.decode()
