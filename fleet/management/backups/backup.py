@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
@@ -29,7 +29,10 @@ class BackupSecrets:
     """The secrets of an archive with secrets."""
 
     secret_key: str
+    #: TLS files of the settings.
     tls: TLSFiles
+    #: TLS files of clusters, by name of the member.
+    cluster_files: Mapping[str, Path] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,9 @@ def write_backup(
             snapshot = _write_snapshot(folder)
             files = {**write_settings(folder, settings), **snapshot.files}
             if backup_secrets is not None:
-                files |= write_secrets(folder, backup_secrets.secret_key, backup_secrets.tls)
+                files |= write_secrets(
+                    folder, backup_secrets.secret_key, backup_secrets.tls, backup_secrets.cluster_files
+                )
             manifest = Manifest(
                 version=__version__,
                 created_at=now.isoformat(timespec="seconds"),

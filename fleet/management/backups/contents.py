@@ -13,6 +13,8 @@ from fleet.transport.tls import TLSFiles
 
 SETTINGS_MEMBER = "settings.json"
 KEY_MEMBER = "secret_key"
+#: Names of members with TLS files, by part.
+_FILE_NAMES = {"authority": "ca", "certificate": "certificate", "key": "key"}
 #: Settings that say where an installation is.
 _LOCAL_NAMES = frozenset({"REFLOAT_HOME"})
 
@@ -43,12 +45,17 @@ def write_settings(folder: Path, settings: Mapping[str, str]) -> dict[str, Path]
     return {SETTINGS_MEMBER: path}
 
 
-def write_secrets(folder: Path, secret_key: str, tls: TLSFiles) -> dict[str, Path]:
-    """Write the members with secrets, and return their paths by name. Raises OSError if a TLS file cannot be read."""
+def write_secrets(
+    folder: Path, secret_key: str, tls: TLSFiles, cluster_files: Mapping[str, Path]
+) -> dict[str, Path]:
+    """Write the members with secrets, and return their paths by name. Raises OSError if a TLS file cannot be read.
+
+    `tls`: the files of the settings. `cluster_files`: those of clusters, by name of the member.
+    """
     key_path = folder / KEY_MEMBER
     folders.write_private_file(key_path, secret_key)
     paths = {KEY_MEMBER: key_path}
-    for name, source in _tls_members(tls):
+    for name, source in (*_tls_members(tls), *cluster_files.items()):
         target = folder / name
         folders.create_private_folder(target.parent)
         copy_private(source, target)
@@ -67,10 +74,19 @@ def list_different_settings(settings_path: Path, environment: Mapping[str, str])
     return sorted(name for name, value in stored.items() if environment.get(name) != value)
 
 
+def name_cluster_files(paths_by_cluster: Mapping[str, Mapping[str, str]]) -> dict[str, Path]:
+    """Return the TLS files of clusters by name of their member. `paths_by_cluster`: paths by part, as in rows."""
+    return {
+        f"tls/{cluster}-{_FILE_NAMES[part]}.pem": Path(path)
+        for cluster, paths in sorted(paths_by_cluster.items())
+        for part, path in sorted(paths.items())
+    }
+
+
 def _tls_members(tls: TLSFiles) -> Iterator[tuple[str, Path]]:
-    for name, path in (("ca", tls.authority), ("certificate", tls.certificate), ("key", tls.key)):
+    for part, path in (("authority", tls.authority), ("certificate", tls.certificate), ("key", tls.key)):
         if path is not None:
-            yield f"tls/{name}.pem", path
+            yield f"tls/{_FILE_NAMES[part]}.pem", path
 
 
 def _setting_name(variable: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,15 @@ from typing_extensions import override
 from fleet.audit import shell_actor_of, write_entry
 from fleet.management.backups import BackupError
 from fleet.management.backups.backup import BackupSecrets, write_backup
-from fleet.management.backups.contents import select_settings
+from fleet.management.backups.contents import name_cluster_files, select_settings
 from fleet.management.base_command import ConsoleCommand
 from fleet.management.doctor.findings import format_count
 from fleet.management.doctor.installation import read_installation, read_secrets
 from fleet.management.doctor.redaction import Redactor
 from fleet.management.doctor.report import format_json
+from fleet.models.clusters import Cluster
 from fleet.vocabulary.actions import AuditAction, AuditOutcome
+from fleet.vocabulary.clusters import TLSSource
 
 _WITHOUT_SECRETS = (
     "The archive has no secret key. After a restore with another key, enter the secrets of notification channels "
@@ -65,7 +68,11 @@ class Command(ConsoleCommand):
         selected_settings = select_settings(
             facts.environment, facts.setting_names, redactor, with_secrets=with_secrets
         )
-        backup_secrets = BackupSecrets(settings.SECRET_KEY, facts.tls) if with_secrets else None
+        backup_secrets = (
+            BackupSecrets(settings.SECRET_KEY, facts.tls, self._find_cluster_files())
+            if with_secrets
+            else None
+        )
         try:
             manifest = write_backup(path, selected_settings, backup_secrets, now)
         except BackupError as error:
@@ -90,6 +97,15 @@ class Command(ConsoleCommand):
             f"{path.stat().st_size / 1024:.0f} KiB"
         )
         self.stdout.write(_WITH_SECRETS if with_secrets else _WITHOUT_SECRETS)
+
+    def _find_cluster_files(self) -> dict[str, Path]:
+        """Return the TLS files at paths of clusters; warn about those that only other machines have."""
+        rows = Cluster.objects.filter(tls_source=TLSSource.FILES)
+        files = name_cluster_files({row.pk: row.tls_files for row in rows})
+        for path in files.values():
+            if not os.access(path, os.R_OK):
+                self.stderr.write(f"warning: {path} cannot be read here, so it is not in the archive")
+        return {name: path for name, path in files.items() if os.access(path, os.R_OK)}
 
     def _write_audit_entry(self, path: Path, *, with_secrets: bool) -> None:
         attempt = shell_actor_of("backup").create_attempt(

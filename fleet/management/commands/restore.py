@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from fleet.management.base_command import ConsoleCommand
 from fleet.management.doctor.findings import format_count
 from fleet.management.doctor.report import format_json
 from fleet.models.alerting import Channel
+from fleet.models.clusters import Cluster
 from fleet.models.sealed_secrets import UnsealError, unseal
 from fleet.vocabulary.actions import AuditAction, AuditOutcome
 from fleet.vocabulary.name_lists import join_names
@@ -63,27 +64,32 @@ class Command(ConsoleCommand):
             AuditAction.BACKUP_RESTORE, subject=path.name, after={"created_at": report.manifest.created_at}
         )
         write_entry(attempt, AuditOutcome.SUCCEEDED, datetime.now(UTC))
-        unreadable_channels = _list_unreadable_channels()
+        unreadable_channels = _list_unreadable(Channel.objects.values_list("name", "secrets"))
+        unreadable_clusters = _list_unreadable(Cluster.objects.values_list("name", "tls_secrets"))
+        connection.close()
         if options["json"]:
-            self.stdout.write(format_json(_to_json(report, unreadable_channels)), ending="")
+            self.stdout.write(
+                format_json(_to_json(report, unreadable_channels, unreadable_clusters)), ending=""
+            )
             return
-        for line in _describe(report, unreadable_channels):
+        for line in _describe(report, unreadable_channels, unreadable_clusters):
             self.stdout.write(line)
 
 
-def _list_unreadable_channels() -> list[str]:
-    """Return the notification channels whose secrets were encrypted with another key."""
+def _list_unreadable(ciphertexts: Iterable[tuple[str, str]]) -> list[str]:
+    """Return the names, sorted, of what was encrypted with another key. `ciphertexts`: names and ciphertexts."""
     names: list[str] = []
-    for name, ciphertext in Channel.objects.order_by("name").values_list("name", "secrets"):
+    for name, ciphertext in sorted(ciphertexts):
         try:
             unseal(ciphertext)
         except UnsealError:
             names.append(name)
-    connection.close()
     return names
 
 
-def _to_json(report: RestoreReport, unreadable_channels: list[str]) -> dict[str, Any]:
+def _to_json(
+    report: RestoreReport, unreadable_channels: list[str], unreadable_clusters: list[str]
+) -> dict[str, Any]:
     return {
         "version": report.manifest.version,
         "created_at": report.manifest.created_at,
@@ -95,10 +101,13 @@ def _to_json(report: RestoreReport, unreadable_channels: list[str]) -> dict[str,
         "different_settings": report.different_settings,
         "tls_files": str(report.tls_folder or ""),
         "channels_without_secrets": unreadable_channels,
+        "clusters_without_uploads": unreadable_clusters,
     }
 
 
-def _describe(report: RestoreReport, unreadable_channels: list[str]) -> Iterator[str]:
+def _describe(
+    report: RestoreReport, unreadable_channels: list[str], unreadable_clusters: list[str]
+) -> Iterator[str]:
     """Yield the lines of the report: what was restored and proved, and what remains to do."""
     manifest = report.manifest
     yield (
@@ -111,7 +120,10 @@ def _describe(report: RestoreReport, unreadable_channels: list[str]) -> Iterator
     if report.kept_at:
         yield f"The previous database and key are in {report.kept_at}. Delete them when you no longer need them."
     if report.tls_folder:
-        yield f"The TLS files are in {report.tls_folder}. Move them to the paths in REFLOAT_TLS_CA, _CERT and _KEY."
+        yield (
+            f"The TLS files are in {report.tls_folder}. Move them to the paths in REFLOAT_TLS_CA, _CERT and _KEY, and "
+            "those that begin with a cluster to the paths on its page."
+        )
     if report.different_settings:
         yield (
             f"Settings that differ from those of the archive: {join_names(report.different_settings)}. The "
@@ -121,5 +133,10 @@ def _describe(report: RestoreReport, unreadable_channels: list[str]) -> Iterator
         yield (
             "Enter the secrets of these notification channels again, because they were encrypted with another secret "
             f"key: {join_names(unreadable_channels)}."
+        )
+    if unreadable_clusters:
+        yield (
+            "Upload the TLS files of these clusters again, because they were encrypted with another secret key: "
+            f"{join_names(unreadable_clusters)}."
         )
     yield "Users sign in again. Start the console with `refloat serve`."

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from fleet.management.backups.contents import (
     list_different_settings,
+    name_cluster_files,
     select_settings,
     write_secrets,
     write_settings,
@@ -55,17 +56,19 @@ def test_different_settings(tmp_path: Path) -> None:
 
 
 def test_secrets(tmp_path: Path) -> None:
-    """The key, and the TLS files that are set."""
+    """The key, and the TLS files that are set: those of the settings, and those of clusters."""
     (tmp_path / "ca.crt").write_text("ca")
     (tmp_path / "own.key").write_text("key")
     folder = tmp_path / "work"
     folder.mkdir()
     tls = TLSFiles(key=tmp_path / "own.key", authority=tmp_path / "ca.crt")
 
-    paths = write_secrets(folder, "same0pen", tls)
+    cluster_files = name_cluster_files({"eu": {"authority": str(tmp_path / "ca.crt")}, "us": {}})
+    paths = write_secrets(folder, "same0pen", tls, cluster_files)
 
     assert {name: path.read_text() for name, path in paths.items()} == {
         "secret_key": "same0pen",
         "tls/ca.pem": "ca",
+        "tls/eu-ca.pem": "ca",
         "tls/key.pem": "key",
     }
