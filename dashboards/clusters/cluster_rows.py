@@ -14,6 +14,9 @@ from fleet.vocabulary.clusters import AddressKind
 from fleet.vocabulary.enum_types import LabelledEnum
 from fleet.vocabulary.verdicts import State
 
+#: Seconds in which a round with new values ends.
+_FIRST_ROUND_SECONDS = 15.0
+
 
 class ClusterState(LabelledEnum):
     """State of a cluster on its pages."""
@@ -85,6 +88,14 @@ def judge(
         return (
             ClusterState.STALE,
             "No round was completed recently. Test the connection; if no worker starts the test, start the workers.",
+        )
+    is_new = (
+        report is not None and report.ended_at is not None and now - report.ended_at < _FIRST_ROUND_SECONDS
+    )
+    if is_new and not summary.instance_count:
+        return (
+            ClusterState.NO_DATA,
+            "The connection test has ended without an error. The next round begins soon.",
         )
     active_count = summary.agent_count - summary.counts.get(State.RETIRED, 0)
     if not summary.instance_count or (active_count and summary.counts.get(State.UNKNOWN, 0) == active_count):

@@ -39,7 +39,7 @@ def fleet_now(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
     Template `dashboards/fleet.html`: presenters.live_page_context_of, `auths` and `proxies` (InstanceCard), `headline`
     (fleet.alerts.headlines.headline.Headline) and `can_act`, all of one round; `failing_channels` (FailingChannel) of
     now; `chart` (HistoryChart) of the 24 h
-    before, or None with `?part=instances`; `cluster_row` (Cluster) if it has no addresses or is paused, else None;
+    before, or None with `?part=instances`; `cluster_row` (Cluster) if nothing is known of it, else None;
     `can_edit_cluster`.
     """
     moment = moment_of(request, cluster)
@@ -73,11 +73,12 @@ def fleet_now(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
 
 
 def _find_idle_cluster(summary: Summary) -> Cluster | None:
-    """Return the cluster if nothing polls it: it is paused, or has neither addresses nor current data."""
+    """Return the cluster if nothing is known of it: it is paused, has no addresses, or no auth has responded yet."""
     row = Cluster.objects.filter(pk=summary.cluster).first()
     if row is None or row.is_paused:
         return row
-    return row if not row.auths and (summary.as_of is None or summary.stale) else None
+    has_data = summary.as_of is not None and not summary.stale
+    return row if (has_data and not summary.instance_count) or not (has_data or row.auths) else None
 
 
 def _present_counts_of(summary: Summary) -> PresentCounts | None:

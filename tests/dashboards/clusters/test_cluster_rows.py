@@ -69,6 +69,14 @@ def test_cluster_without_a_response_is_unreachable(
     assert judge(_cluster(), summary, None, _NOW)[0] is state
 
 
+def test_cluster_waits_for_a_round_after_a_good_test() -> None:
+    """The last round was of the time before the addresses or files were corrected."""
+    summary = replace(_summary(), counts=dict.fromkeys(State, 0), agent_count=0, instance_count=0)
+    report = _report(StepVerdict.OK)
+    assert judge(_cluster(), summary, report, _NOW)[0] is ClusterState.NO_DATA
+    assert judge(_cluster(), summary, report, _NOW + 15)[0] is ClusterState.UNREACHABLE
+
+
 def test_failed_test_is_named_by_its_first_problem() -> None:
     _, sentence = judge(_cluster(), _summary(), _report(StepVerdict.FAILED), _NOW)
     assert sentence == "Connection: a:1 refused the connection."

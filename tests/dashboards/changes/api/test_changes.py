@@ -186,6 +186,7 @@ def test_openapi_document_lists_required_headers() -> None:
     assert conditional == {"networking-config/plan", "policies/plan"} | {
         f"changes/{{change_id}}/{w}" for w in ASKED
     }
+    clusters_themselves = {"clusters", "clusters/{cluster}", "pause", "resume", "delete", "test"}
     # What is made anew, a word about one agent or one instance, and alerts, which are no changes of a fleet.
     alerting_paths = (
         "incidents",
@@ -207,6 +208,7 @@ def test_openapi_document_lists_required_headers() -> None:
         "agent-sets",
         "instances/{instance_id}/drain",
         "instances/{instance_id}/degrade",
+        *clusters_themselves,
     }
 
 
