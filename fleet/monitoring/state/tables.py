@@ -31,7 +31,7 @@ from fleet.monitoring.state.codec import Rows
 from fleet.monitoring.state.record import ClusterRecord
 from fleet.monitoring.views import AgentView, Explanation, FleetTable, InstanceView, Summary
 from fleet.protocol.destination.health import Health
-from fleet.vocabulary.instances import InstanceKind, InstanceState
+from fleet.vocabulary.instances import CUT_OFF_STATES, InstanceKind
 from fleet.vocabulary.natural_order import natural_sort_key
 from fleet.vocabulary.verdicts import BACKEND_CAUSE, NO_CAUSE, Reason, Recovery, State, Verdict
 
@@ -132,10 +132,11 @@ def _cause_id_of(record: ClusterRecord, cause: int) -> str:
 
 
 def _proxy_names_by_auth(frame: FleetFrame) -> dict[str, tuple[str, ...]]:
-    """Return the names of the proxies that heartbeat through each auth, by auth id, without deregistered proxies."""
+    """Return the names of the proxies that heartbeat through each auth, by auth id, without those that are cut off."""
     names: dict[str, list[str]] = {}
     for condition in frame.conditions.values():
-        if condition.facts.heartbeat_auth and condition.state is not InstanceState.GONE:
+        # A proxy that ended or hangs sends none now.
+        if condition.facts.heartbeat_auth and condition.state not in CUT_OFF_STATES:
             names.setdefault(condition.facts.heartbeat_auth, []).append(condition.facts.name)
     return {auth: tuple(sorted(of_auth, key=natural_sort_key)) for auth, of_auth in names.items()}
 

@@ -12,7 +12,7 @@ from fleet.monitoring.state.codec import FeedState, blank_rows
 from fleet.monitoring.state.connect import connect
 from fleet.monitoring.state.reader import Reader
 from fleet.monitoring.state.writer import Writer
-from fleet.vocabulary.instances import InstanceState
+from fleet.vocabulary.instances import InstanceResource, InstanceState, Poll, PollAttempt
 from fleet.vocabulary.verdicts import Reason, State
 from tests.fakes.record import AS_OF, INTERVAL, conclude, fill
 
@@ -160,6 +160,28 @@ def test_auth_counts_the_agents_that_it_strands(writer: Writer, reader: Reader) 
         )
     assert conclude(writer, STATES, as_of=later)
     assert reader.instances("default", later)[0].agent_count == 0
+
+
+def test_auth_receives_heartbeats_of_proxies_that_respond(writer: Writer, reader: Reader) -> None:
+    """A proxy that ended or hangs sends none, whichever auth received its last one."""
+    epoch = fill(writer, STATES)
+    resources = {
+        index: InstanceResource(
+            name=f"proxy-{index - 1}",
+            address=f"127.0.0.1:{9000 + index}",
+            ttl=10.0,
+            expires_at=AS_OF + 10,
+            heartbeat_auth="auth-1-id",
+        )
+        for index in (2, 3)
+    }
+    failures = tuple(PollAttempt(AS_OF - age, ok=False) for age in (0.1, 5.0, 10.0))
+    writer.write_instances("default", epoch, resources=resources, polls={3: Poll(attempts=failures)})
+    assert conclude(writer, STATES, as_of=AS_OF)
+
+    views = reader.instances("default", AS_OF + 1)
+    assert views[3].state is InstanceState.SILENT
+    assert views[0].proxies == ("proxy-1",)
 
 
 def test_instances_polled_long_ago(writer: Writer, reader: Reader) -> None:
