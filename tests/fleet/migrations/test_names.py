@@ -266,7 +266,7 @@ def _delivery(apps: Apps, key: str, payload: dict[str, Any], **columns: Any) -> 
 
 
 #: Fields of newer notifications, without which `cards.card_of` works: tests/fleet/alerts/channels/test_cards.py.
-_LATER_FIELDS = {"recovery", "acknowledged_by", "silenced_by", "silenced_until", "silence"}
+_LATER_FIELDS = {"recovery", "acknowledged_by", "silenced_by", "silenced_until", "silence", "moved_agents"}
 
 
 def test_stored_notifications_have_the_fields_of_today(migrate: Callable[[str], Apps]) -> None:
