@@ -246,9 +246,8 @@ class Evaluator:
         try:
             table = self._reader.table(cluster, now)
         except StateError as error:
-            return make_blind_facts(
-                cluster, now, None, f"Refloat monitoring cannot read the fleet state: {error}."
-            )
+            reason = f"Refloat monitoring cannot read the fleet state: {error}."
+            return make_blind_facts(cluster, now, None, reason, can_read=False)
         patterns = store.read_agent_set_patterns(cluster)
         agent_silence_matchers = [
             silence.matchers for silence in active_silences if are_agent_matchers(silence.matchers)

@@ -112,6 +112,8 @@ class ClusterFacts:
     is_fresh: bool
     #: Why Refloat is blind, as one sentence; empty if it is not.
     blind_reason: str = ""
+    #: False: Refloat is blind because it cannot read the fleet state, whatever the polls do.
+    can_read: bool = True
     #: Alerting has just started, and the first poll may still be on its way: Refloat is not blind yet.
     is_starting: bool = False
     #: Nothing is monitored, on purpose: no rule matches, and open incidents resolve.
@@ -142,9 +144,11 @@ class ClusterFacts:
     backend_down_since: float | None = None
 
 
-def make_blind_facts(cluster: str, now: float, as_of: float | None, reason: str) -> ClusterFacts:
+def make_blind_facts(
+    cluster: str, now: float, as_of: float | None, reason: str, *, can_read: bool = True
+) -> ClusterFacts:
     """Return the facts of a cluster while Refloat is blind."""
-    return ClusterFacts(cluster, now, as_of, is_fresh=False, blind_reason=reason)
+    return ClusterFacts(cluster, now, as_of, is_fresh=False, blind_reason=reason, can_read=can_read)
 
 
 def make_paused_facts(cluster: str, now: float) -> ClusterFacts:

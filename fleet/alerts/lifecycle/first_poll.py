@@ -32,6 +32,8 @@ class FirstPollGrace:
         if facts.is_paused:
             self._paused_at[facts.cluster] = facts.now
             return facts
+        if not facts.can_read:
+            return facts
         starts_until = self._starts_until.setdefault(facts.cluster, facts.now + self._start_grace_seconds)
         if facts.is_fresh:
             self._starts_until[facts.cluster] = 0.0

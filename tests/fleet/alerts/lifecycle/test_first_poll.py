@@ -22,6 +22,11 @@ def test_start_lasts_until_the_grace_or_the_first_poll_is_over() -> None:
     assert not grace.apply(_blind_facts(1, _NOW), (), 0.0).is_starting
 
 
+def test_fleet_state_that_cannot_be_read_waits_for_no_poll() -> None:
+    facts = make_blind_facts("default", _NOW, None, "Redis is down.", can_read=False)
+    assert FirstPollGrace(15.0).apply(facts, (), created_at=_NOW) is facts
+
+
 def test_cluster_that_was_added_or_resumed_has_time_for_a_round() -> None:
     """Only without data if it was added; also with old data if it was paused."""
     grace = FirstPollGrace()
