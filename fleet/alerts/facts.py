@@ -18,6 +18,7 @@ from fleet.alerts.instance_causes import (
     cause_of_instance,
     cluster_cause_of,
     group_instances,
+    is_instance_recovering,
     root_cause_key_of,
 )
 from fleet.alerts.wording.failure_clauses import (
@@ -98,6 +99,8 @@ class SickInstance:
     heartbeat_auth_key: str = ""
     #: Key of the cause behind the failure; empty if the instance itself is the cause.
     root_cause_key: str = ""
+    #: The instance reports that it is recovering.
+    is_recovering: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -426,6 +429,7 @@ def _sick_instance_of(view: InstanceView) -> SickInstance:
         is_expired_only=view.state is InstanceState.EXPIRED and not auth,
         heartbeat_auth_key=f"{CauseKind.AUTH.value}/{auth}" if auth else "",
         root_cause_key=root_cause_key_of(view),
+        is_recovering=is_instance_recovering(view),
     )
 
 

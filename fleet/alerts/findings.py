@@ -224,6 +224,8 @@ class CauseSummary:
     #: As in `AffectedGroup`, for all of the agents.
     recovers_at: float | None
     is_stuck: bool
+    #: The cause reports that it is recovering.
+    is_cause_recovering: bool
 
 
 def summarize_cause(cause: Cause, facts: ClusterFacts) -> CauseSummary:
@@ -246,6 +248,7 @@ def summarize_cause(cause: Cause, facts: ClusterFacts) -> CauseSummary:
         _describe_past(groups, clause, facts.now),
         _latest_recovers_at(groups),
         any(group.is_stuck for group in groups),
+        any(sick.is_recovering for sick in facts.sick_instances if sick.cause.key == cause.key),
     )
 
 
@@ -263,6 +266,7 @@ def _finding_of(
         agent_names=tuple(name for group in groups for name in group.agent_names)[:_MAX_NAMES],
         recovers_at=cause_summary.recovers_at,
         is_stuck=cause_summary.is_stuck,
+        is_cause_recovering=cause_summary.is_cause_recovering,
         is_expired_only=sick_instance is not None and sick_instance.is_expired_only,
         heartbeat_auth_key="" if sick_instance is None else sick_instance.heartbeat_auth_key,
         root_cause_key="" if sick_instance is None else sick_instance.root_cause_key,

@@ -34,10 +34,15 @@ def cluster_cause_of(cluster: str) -> Cause:
     return Cause(CauseKind.CLUSTER, cluster, f"cluster {cluster}")
 
 
+def is_instance_recovering(view: InstanceView) -> bool:
+    """Return whether an unhealthy instance reports that it is recovering."""
+    return view.state is InstanceState.UNHEALTHY and view.facts.readyz == READYZ_RECOVERING
+
+
 def is_recovering(table: FleetTable, cause: Cause) -> bool:
-    """Return whether the instance that is a cause reports that it recovers now."""
+    """Return whether the instance that is a cause reports that it is recovering."""
     return any(
-        view.state is InstanceState.UNHEALTHY and view.facts.readyz == READYZ_RECOVERING
+        is_instance_recovering(view)
         for view in table.instances.values()
         if cause_of_instance(view).key == cause.key
     )

@@ -96,12 +96,9 @@ def headline_of(incident: Incident) -> str:
 def _body_lines_of(notification: Notification, links: NotificationLinks) -> list[str]:
     """Return the lines of the body: summary, cause, affected agents, opening, recovery, names; then the links."""
     incident = notification.incident
-    duration = format_readable(round(incident.duration_seconds(notification.at)))
     body_lines = [
         f"Summary: {headline_of(incident)}.",
-        f"Cause: {incident.cause.label}.",
-        f"Affected: {_format_agent_count(incident.affected_count)} now, peak {incident.peak_count}.",
-        f"Opened: {format_utc(incident.opened_at)}, for {duration}.",
+        *(() if notification.kind is NotificationKind.TEST else _fact_lines_of(notification)),
     ]
     if notification.kind is NotificationKind.RESOLVED:
         if notification.moved_agents:
@@ -128,6 +125,17 @@ def _body_lines_of(notification: Notification, links: NotificationLinks) -> list
         for link_label, url in _link_urls_of(incident, links).items()
     ]
     return body_lines
+
+
+def _fact_lines_of(notification: Notification) -> list[str]:
+    """Return cause, affected agents and opening of an incident."""
+    incident = notification.incident
+    duration = format_readable(round(incident.duration_seconds(notification.at)))
+    return [
+        f"Cause: {incident.cause.label}.",
+        f"Affected: {_format_agent_count(incident.affected_count)} now, peak {incident.peak_count}.",
+        f"Opened: {format_utc(incident.opened_at)}, for {duration}.",
+    ]
 
 
 def text_of(notification: Notification, links: NotificationLinks) -> str:
@@ -258,7 +266,13 @@ def make_test_notification(channel: str, now: float) -> Notification:
 
 def describe_recovery(incident: Incident, now: float) -> str:
     """Return whether the affected agents recover automatically, and by when, as one sentence."""
-    return words.describe_recovery(incident.cause, incident.recovers_at, now, is_stuck=incident.is_stuck)
+    return words.describe_recovery(
+        incident.cause,
+        incident.recovers_at,
+        now,
+        is_stuck=incident.is_stuck,
+        is_recovering=incident.is_cause_recovering,
+    )
 
 
 def describe_silence(incident: Incident, now: float) -> str:
@@ -340,6 +354,8 @@ def _format_recovery_suffix(notification: Notification) -> str:
         if notification.moved_agents:
             return f" - {f'{failure_text}, ' if failure_text else ''}{notification.moved_agents}"
         return f" - no agents affected now{f', {failure_text}' if failure_text else ''}"
+    if incident.is_stuck and incident.is_cause_recovering and incident.recovers_at is None:
+        return f" - agents recover with {incident.cause.name}"
     if incident.is_stuck:
         return " - no automatic recovery" + (" of some agents" if incident.recovers_at is not None else "")
     if incident.recovers_at is None:

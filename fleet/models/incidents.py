@@ -50,6 +50,8 @@ class Incident(models.Model):
     #: Written by actions of people, never by an evaluation.
     acknowledged_at = SecondsField(null=True, blank=True)
     acknowledged_by = models.CharField(max_length=200, blank=True, default="")
+    #: With a default of the database: the previous version writes rows without it during an upgrade.
+    is_cause_recovering = models.BooleanField(default=False, db_default=False)
 
     class Meta:
         default_permissions = ()

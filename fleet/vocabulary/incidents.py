@@ -117,6 +117,8 @@ class Finding:
     recovers_at: float | None = None
     #: Some agents recover only after the cause recovers.
     is_stuck: bool = False
+    #: The cause reports that it is recovering.
+    is_cause_recovering: bool = False
     #: An expired proxy that responds and whose auth is not known: any failing auth explains it.
     is_expired_only: bool = False
     #: Key of the auth that gets the heartbeats of the proxy, and key of the cause behind its failure, if another one.
@@ -172,6 +174,8 @@ class Incident:
     #: Time at which the last affected agents had recovered; None while agents are affected, and if none were.
     affected_until: float | None = None
     is_stuck: bool = False
+    #: The cause reports that it is recovering; the state of the incident follows only when nothing is wrong any more.
+    is_cause_recovering: bool = False
     summary: str = ""
     #: Worst severity while firing, and summary at the peak, which the resolved incident shows.
     worst_severity: Severity | None = None

@@ -219,7 +219,7 @@ class IncidentDescriber:
                 cause_summary.recovers_at,
                 self._now,
                 is_stuck=cause_summary.is_stuck,
-                is_recovering=is_recovering(self._table, cause),
+                is_recovering=cause_summary.is_cause_recovering,
             )
         active_cause = self._active_cause_by_key.get(cause.key)
         return IncidentHeadline(

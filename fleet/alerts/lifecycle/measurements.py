@@ -79,6 +79,7 @@ def with_measurements(
         "recovers_at": finding.recovers_at,
         "affected_until": affected_until_of(incident, finding.affected_count, evaluation_context.now),
         "is_stuck": finding.is_stuck,
+        "is_cause_recovering": finding.is_cause_recovering,
         "summary": summary,
         "agent_sets": tuple(sorted(finding.agent_sets.union(incident.agent_sets))),
     }
@@ -91,7 +92,7 @@ def with_measurements(
 #: step.
 _measurements_of = attrgetter(
     *("severity", "affected_count", "peak_count", "agent_names", "recovers_at", "affected_until"),
-    *("is_stuck", "summary", "agent_sets"),
+    *("is_stuck", "is_cause_recovering", "summary", "agent_sets"),
 )
 
 

@@ -144,6 +144,17 @@ def test_sentence_of_the_backend_names_what_is_known() -> None:
     assert [signal.summary for signal in finding.signals] == ["Both auths lost their backend at 10:00 UTC."]
 
 
+def test_finding_contains_whether_its_cause_is_recovering() -> None:
+    """As the instance reports it, and of this cause only."""
+    facts = stranded_facts(20)
+    (sick_instance,) = facts.sick_instances
+    assert not evaluate_rules(facts, DEFAULT_RULES)[PROXY.key].is_cause_recovering
+    recovering = replace(facts, sick_instances=(replace(sick_instance, is_recovering=True),))
+    assert {
+        key: finding.is_cause_recovering for key, finding in evaluate_rules(recovering, DEFAULT_RULES).items()
+    } == {PROXY.key: True}
+
+
 def test_finding_contains_when_its_cause_fell_sick() -> None:
     """A group falls sick with the second of its proxies."""
     names = ("a", "b", "c")

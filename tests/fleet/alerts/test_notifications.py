@@ -91,6 +91,19 @@ def test_recovery_is_a_sentence() -> None:
     assert describe_recovery(replace(stuck, cause=NO_TUNNEL), now) == "No automatic recovery."
 
 
+def test_notification_of_a_recovering_cause_says_that_its_agents_recover_with_it() -> None:
+    """Subject and text; agents that recover earlier keep their time."""
+    firing = _notifications()[0]
+    stuck = replace(firing, incident=replace(firing.incident, is_stuck=True))
+    assert subject_of(stuck).endswith(" - no automatic recovery")
+    recovering = replace(stuck, incident=replace(stuck.incident, is_cause_recovering=True))
+    assert subject_of(recovering).endswith(" - agents recover with proxy-1")
+    recovery = "Recovery: The agents recover when proxy-1 has recovered."
+    assert recovery in text_of(recovering, NotificationLinks())
+    partly = replace(recovering, incident=replace(recovering.incident, recovers_at=1_790_000_600.0))
+    assert subject_of(partly).endswith(" - no automatic recovery of some agents")
+
+
 def test_payload_is_json_with_a_key_per_notification() -> None:
     """Receivers deduplicate by the key."""
     firing, resolved_notification = (
