@@ -12,7 +12,8 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
 from dashboards.access.forms import TokenForm
-from dashboards.shared import presenters, recent_proof, request_actor
+from dashboards.access.token_rows import token_row_of
+from dashboards.shared import recent_proof, request_actor
 from dashboards.shared.pages import signed_in_user_of
 from dashboards.shared.permissions import requires
 from dashboards.shared.row_ids import parse_row_id
@@ -63,9 +64,7 @@ def _render_tokens(request: HttpRequest, form: TokenForm, secret: str = "") -> H
     now = timezone.now()
     context = {
         "page": "tokens",
-        "tokens": [
-            presenters.token_row_of(token, now) for token in _visible_tokens(user).select_related("user")
-        ],
+        "tokens": [token_row_of(token, now) for token in _visible_tokens(user).select_related("user")],
         "form": form,
         "secret": secret,
         "shows_all_users": _can_manage_access(user),

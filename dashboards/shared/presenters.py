@@ -14,7 +14,6 @@ from dashboards.shared.instance_states import ShownInstanceState, shown_state_of
 from dashboards.shared.instance_trends import InstanceTrend
 from fleet.alerts.wording.words import format_remaining
 from fleet.models.moments import to_moment
-from fleet.models.tokens import ApiToken
 from fleet.monitoring.evidence import AgentEvidence, Heartbeat, ReconnectMode
 from fleet.monitoring.views import AgentView, Explanation, InstanceView, Summary
 from fleet.protocol.durations import format_exact, format_readable
@@ -115,7 +114,10 @@ class AgentRow:
     auth: str
     #: Policy of its auth connection: `reconnect, health check`; empty if no heartbeat reports it.
     mode: str
+    #: Proxies that report a tunnel; if none of them responds any more, those that reported one last.
     proxies: tuple[str, ...]
+    #: No proxy with a tunnel responds: the tunnels are as last reported.
+    are_tunnels_past: bool
     #: Groups and generations of these proxies, without duplicates: `blue 3`.
     generations: tuple[str, ...]
     home_proxy: str
@@ -147,21 +149,6 @@ class AgentTunnel:
     reason: str
     opened_at: datetime | None
     opened_age_ms: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class TokenRow:
-    """One API token in the list, without its secret."""
-
-    id: int
-    name: str
-    user: str
-    prefix: str
-    scopes: str
-    created_at: datetime
-    expires_at: datetime | None
-    last_used_at: datetime | None
-    is_valid: bool
 
 
 def live_page_context_of(summary: Summary, now: float, page: str) -> dict[str, Any]:
@@ -233,6 +220,7 @@ def agent_row_of(view: AgentView, instances: Mapping[str, InstanceView], now: fl
         return (instance or "") if instance_view is None else instance_view.facts.name
 
     verdict = view.verdict
+    proxies, are_tunnels_past = select_shown_proxies(view.proxies, instances)
     return AgentRow(
         id=view.id,
         name=view.name,
@@ -246,8 +234,9 @@ def agent_row_of(view: AgentView, instances: Mapping[str, InstanceView], now: fl
         since_age_ms=age_ms_of(view.since, now),
         auth=name_of(view.auth),
         mode=describe_mode(view.mode, health_check=bool(view.health_check)),
-        proxies=tuple(name_of(proxy) for proxy in view.proxies),
-        generations=_generations_of(instances[proxy].facts for proxy in view.proxies if proxy in instances),
+        proxies=tuple(name_of(proxy) for proxy in proxies),
+        are_tunnels_past=are_tunnels_past,
+        generations=_generations_of(instances[proxy].facts for proxy in proxies if proxy in instances),
         home_proxy=name_of(view.home_proxy),
         expires_at=to_moment_or_none(view.expires_at),
         expires_age_ms=age_ms_of(view.expires_at, now),
@@ -256,6 +245,22 @@ def agent_row_of(view: AgentView, instances: Mapping[str, InstanceView], now: fl
             AgentLabel(f"{key}={text}", format_label_filter(key, text)) for key, text in view.labels.items()
         ),
     )
+
+
+def select_shown_proxies(
+    proxies: Sequence[str], instances: Mapping[str, InstanceView]
+) -> tuple[tuple[str, ...], bool]:
+    """Return the proxies of an agent that a list shows, and whether none of them responds any more.
+
+    The record keeps the last tunnels of a proxy that does not respond: beside a current tunnel they are past.
+    """
+    silent = {
+        proxy
+        for proxy in proxies
+        if (view := instances.get(proxy)) is not None and view.state in CUT_OFF_STATES
+    }
+    current = tuple(proxy for proxy in proxies if proxy not in silent)
+    return current or tuple(proxies), bool(silent) and not current
 
 
 def describe_mode(mode: ReconnectMode, *, health_check: bool) -> str:
@@ -348,21 +353,6 @@ def read_typed_settings(
         for name in names
         if name in form_values
     }
-
-
-def token_row_of(token: ApiToken, now: datetime) -> TokenRow:
-    """Return one API token as a row."""
-    return TokenRow(
-        id=token.pk,
-        name=token.name,
-        user=token.user.get_username(),
-        prefix=token.prefix,
-        scopes=", ".join(scope.replace("_", " ") for scope in token.scopes),
-        created_at=token.created_at,
-        expires_at=token.expires_at,
-        last_used_at=token.last_used_at,
-        is_valid=token.is_valid(now),
-    )
 
 
 def _heartbeat_rows_of(heartbeat: Heartbeat, instances: Mapping[int, InstanceView]) -> list[tuple[str, str]]:

@@ -6,7 +6,7 @@ import pytest
 
 from dashboards.shared import presenters
 from fleet.monitoring.evidence import ReconnectMode
-from fleet.vocabulary.instances import InstanceState
+from fleet.vocabulary.instances import InstanceKind, InstanceState
 from fleet.vocabulary.verdicts import Reason, Recovery, State, Verdict
 from tests.fakes.reader import FakeReader
 
@@ -145,6 +145,25 @@ def test_rows_and_cards_show_mode_and_generation() -> None:
     assert presenters.describe_mode(ReconnectMode.PICK_FIRST, health_check=False) == "pick_first"
     cards = presenters.instance_cards_of(tuple(instances.values()), NOW)["proxies"]
     assert [card.generation for card in cards] == ["", "blue 3"]
+
+
+def test_rows_leave_out_tunnels_of_silent_proxies_beside_current_ones() -> None:
+    """The record keeps the last tunnels of a proxy that does not respond; without others they are said to be past."""
+    fake = FakeReader(states=[State.HEALTHY] * 2, as_of=NOW)
+    views = list(fake.table("default", NOW).instances.values())
+    proxies = [view for view in views if view.facts.kind is InstanceKind.PROXY][:2]
+    ids = tuple(view.facts.id for view in proxies)
+    instances = {view.facts.id: view for view in proxies}
+    assert presenters.select_shown_proxies(ids, instances) == (ids, False)
+    instances[ids[0]] = replace(proxies[0], state=InstanceState.SILENT)
+    assert presenters.select_shown_proxies(ids, instances) == (ids[1:], False)
+    instances[ids[1]] = replace(proxies[1], state=InstanceState.GONE)
+    assert presenters.select_shown_proxies(ids, instances) == (ids, True)
+    row = presenters.agent_row_of(
+        replace(fake.agent(fake.table("default", NOW), 0), proxies=ids), instances, NOW
+    )
+    assert (len(row.proxies), row.are_tunnels_past) == (2, True)
+    assert presenters.select_shown_proxies((), instances) == ((), False)
 
 
 def test_rows_show_version_and_labels() -> None:
