@@ -346,7 +346,7 @@ def test_cluster(request: HttpRequest, cluster: str) -> Any:
     response={200: ConnectionTestResponse, **REFUSAL_RESPONSES},
 )
 def get_cluster_test(request: HttpRequest, cluster: str) -> Any:
-    """Each finished step has a verdict, what was found, and what to do. Tests are kept for an hour."""
+    """Each finished step has a verdict, a result, and what to do. Refloat keeps a test for an hour."""
     return _test_response_of(_require_row(cluster).pk)
 
 

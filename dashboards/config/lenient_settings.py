@@ -60,8 +60,8 @@ def load_without_new_key() -> None:
 def _avoid_new_key() -> None:
     """Use a temporary key where the settings would create REFLOAT_HOME and its key.
 
-    Only commands that begin an installation may. The user of others may not be that of the console, which then could
-    not read the key.
+    Only commands that create an installation may create a key. The user of others may not be that of the console,
+    which then could not read the key.
     """
     home = Path(os.environ.get("REFLOAT_HOME") or default_home())
     is_configured = os.environ.get(_KEY) or os.environ.get(f"{_KEY}_FILE")

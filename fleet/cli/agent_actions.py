@@ -40,7 +40,7 @@ def retire(
     reason: str,
     confirm_alive: bool,
 ) -> None:
-    """Retire agents that are gone for good.
+    """Retire agents that no longer exist.
 
     Retired agents do not count, and do not raise alerts. All agents are one change: `refloat changes undo`.
     """

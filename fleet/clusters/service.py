@@ -1,4 +1,4 @@
-"""Clusters are added, edited, paused and removed here, for pages, API and commands, each with an audit log entry.
+"""Add, edit, pause and remove clusters, for pages, API and commands. Each action writes an audit log entry.
 
 docs/reference/clusters.md.
 """

@@ -44,7 +44,7 @@ class StepName(LabelledEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConnectionTestStep:
-    """A finished step. `text`: what was found; `remedy`: what to do, empty if nothing. Sentences."""
+    """A finished step. `text`: the result; `remedy`: what to do, empty if nothing. Sentences."""
 
     name: StepName
     verdict: StepVerdict

@@ -1,4 +1,4 @@
-"""Clusters in the browser: add one, and watch the connection test, whose steps are run here as a worker runs them."""
+"""Clusters in the browser: add one, and watch the connection test. The tests run its steps as a worker does."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def _describe_removal(view: InstanceView, now: float) -> str:
     name = view.facts.name
     if view.state is InstanceState.GONE:
         return f"Otherwise there is nothing to do: agents look for other instances without {name}."
-    silence_advice = f"If {name} is gone for good, silence its incident."
+    silence_advice = f"If {name} no longer exists, silence its incident."
     if view.facts.kind is InstanceKind.AUTH:
         # With pick_first, the end of the heartbeat moves no agents: the end of the connection does.
         agents = (

@@ -93,7 +93,7 @@ RUNBOOKS: Mapping[RunbookCause, Runbook] = {
                 RemedyAction.MOVE_AGENTS,
             ),
             Remedy(
-                "Repair the proxy, or stop it for good. When its heartbeat has expired, its agents look for other "
+                "Repair the proxy, or stop it permanently. When its heartbeat has expired, its agents look for other "
                 "proxies."
             ),
             Remedy(
@@ -152,7 +152,7 @@ RUNBOOKS: Mapping[RunbookCause, Runbook] = {
         ),
         (
             Remedy(
-                "List the affected agents. Restart them on their hosts, or select those that are gone for good and "
+                "List the affected agents. Restart them on their hosts, or select those that no longer exist and "
                 "retire them.",
                 RemedyAction.VIEW_AFFECTED,
             ),

@@ -171,7 +171,7 @@ def _make_action(name: str, action: str, outcome: str, help_text: str) -> None:
 
 _make_action("enable", "enable", "enabled", "Enable a maintenance window.")
 _make_action("disable", "disable", "disabled", "Disable a maintenance window; it keeps its values.")
-_make_action("remove", "delete", "removed", "Remove a maintenance window for good.")
+_make_action("remove", "delete", "removed", "Remove a maintenance window permanently.")
 
 
 def _print_window(window: dict[str, Any], outcome: str) -> None:

@@ -1,4 +1,4 @@
-"""Test of the connection to a cluster, step by step: what was found, and what to do. docs/reference/connection-test.md.
+"""Test of the connection to a cluster, step by step: results, and what to do. docs/reference/connection-test.md.
 
 A step never raises: each failure is a verdict with a sentence. No Django.
 """

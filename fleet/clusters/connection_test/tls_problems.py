@@ -118,7 +118,7 @@ def describe_other_protocol(response: PlainResult, role: str) -> ServerProblem:
     if isinstance(response.error, TimeoutError):
         return ServerProblem(
             "it accepts the connection, but does not respond to HTTP/2",
-            f"{remedy} If it is one, its process is frozen or a firewall drops its packets.",
+            f"{remedy} If this is that port, its process may be frozen, or a firewall may drop its packets.",
         )
     return ServerProblem(
         "it closes the connection: it requires TLS, or is not a gRPC server",

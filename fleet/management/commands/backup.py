@@ -104,7 +104,7 @@ class Command(ConsoleCommand):
         files = name_cluster_files({row.pk: row.tls_files for row in rows})
         for path in files.values():
             if not os.access(path, os.R_OK):
-                self.stderr.write(f"warning: {path} cannot be read here, so it is not in the archive")
+                self.stderr.write(f"warning: {path} is not in the archive: this process cannot read it")
         return {name: path for name, path in files.items() if os.access(path, os.R_OK)}
 
     def _write_audit_entry(self, path: Path, *, with_secrets: bool) -> None:

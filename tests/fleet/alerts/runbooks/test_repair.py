@@ -46,7 +46,7 @@ REFUSING = {
     ],
 )
 def test_repair_begins_with_what_the_polls_found(changes: Mapping[str, Any], first_step: str) -> None:
-    """Then what happens when the instance is back, and when it is gone for good."""
+    """Then what happens when the instance is back, and when it no longer exists."""
     first, second, last = repair_steps_of(table_with(proxy_1=changes).instances[PROXY_1], NOW, "auth-1")
     assert first == first_step
     assert second == (
@@ -54,7 +54,7 @@ def test_repair_begins_with_what_the_polls_found(changes: Mapping[str, Any], fir
         "and resolves after its quiet time (5 min by default)."
     )
     assert last.startswith(
-        "Otherwise there is nothing to do" if changes is DEREGISTERED else "If proxy-1 is gone for good"
+        "Otherwise there is nothing to do" if changes is DEREGISTERED else "If proxy-1 no longer exists"
     )
 
 
