@@ -98,5 +98,5 @@ def set_up(request: HttpRequest, token: str) -> HttpResponseBase:
             # The password was typed just now, so the next steps, such as the cluster, need no other proof.
             record_authentication(request, user, method="password", username=user.get_username())
             messages.success(request, f"{user.get_username()} is an administrator of this console.")
-            return redirect(setup_steps.find_next_url())
+            return redirect(setup_steps.find_next_url(setup_steps.read_all_steps(request.path)))
     return render(request, "dashboards/setup.html", {"form": form})

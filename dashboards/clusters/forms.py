@@ -40,7 +40,7 @@ class ClusterForm(forms.Form):
     cluster_id = forms.CharField(
         max_length=64,
         label="Id",
-        widget=forms.TextInput(attrs={"autocapitalize": "none", "spellcheck": "false"}),
+        widget=forms.TextInput(attrs={"autocapitalize": "none", "spellcheck": "false", "data-id-of": "name"}),
         help_text="Lowercase letters, digits and hyphens. Part of links, metrics and the API. It cannot be changed.",
     )
     source = forms.ChoiceField(

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from django.http import HttpRequest
 
+from dashboards.shared import record_reader
+from fleet.clusters.test_report import StepVerdict
 from fleet.models.alerting import Channel
 from fleet.models.clusters import DEFAULT_CLUSTER, Cluster
+from fleet.monitoring.state import StateUnavailableError
 
 #: Parameter of the pages of the steps, also after their forms.
 PARAMETER = "setup"
@@ -27,7 +31,7 @@ class SetupStep:
 
 def read_steps(request: HttpRequest) -> list[SetupStep]:
     """Return all steps if this page is one of them, else none."""
-    return _read_all(request.path) if PARAMETER in request.GET else []
+    return read_all_steps(request.path) if PARAMETER in request.GET else []
 
 
 def query_of(request: HttpRequest) -> str:
@@ -35,13 +39,15 @@ def query_of(request: HttpRequest) -> str:
     return _QUERY if PARAMETER in request.GET else ""
 
 
-def find_next_url(path: str = "") -> str:
-    """Return the page of the first step that is not done; Fleet now if all are."""
-    return next((step.url for step in _read_all(path) if not step.is_done), "/")
+def find_next_url(steps: Iterable[SetupStep]) -> str:
+    """Return the page of the first other step that is not done; Fleet now if all are."""
+    return next((step.url for step in steps if not step.is_done and not step.is_current), "/")
 
 
-def _read_all(path: str) -> list[SetupStep]:
-    has_addresses = Cluster.objects.exclude(auths=[]).exists()
+def read_all_steps(path: str) -> list[SetupStep]:
+    """Return the steps as the page at `path` shows them."""
+    clusters = list(Cluster.objects.exclude(auths=[]).values_list("pk", flat=True))
+    has_addresses = bool(clusters)
     cluster_url = f"/clusters/{DEFAULT_CLUSTER}/"
     channels_url = "/alerts/channels/"
     return [
@@ -49,7 +55,7 @@ def _read_all(path: str) -> list[SetupStep]:
         SetupStep(
             "Add your cluster",
             f"{cluster_url}{_QUERY}" if has_addresses else f"{cluster_url}edit/{_QUERY}",
-            has_addresses,
+            any(not _has_failed_test(cluster) for cluster in clusters),
             path.startswith("/clusters/"),
         ),
         SetupStep(
@@ -59,3 +65,12 @@ def _read_all(path: str) -> list[SetupStep]:
             path == channels_url,
         ),
     ]
+
+
+def _has_failed_test(cluster: str) -> bool:
+    """Return whether the newest connection test of a cluster failed."""
+    try:
+        report = record_reader.connection_test_store().read(cluster)
+    except StateUnavailableError:
+        return False
+    return report is not None and report.verdict is StepVerdict.FAILED

@@ -169,7 +169,7 @@ def _render_cluster(request: HttpRequest, stored_row: Cluster, removal_error: st
         "tls": service.describe_tls(stored_row),
         "test": test_rows.make_view(report, now),
         "steps": steps,
-        "next_url": setup_steps.find_next_url(request.path) if steps else "",
+        "next_url": setup_steps.find_next_url(steps) if steps else "",
         "can_test": has_permission(user, Permission.ACT_ON_FLEET, stored_row.pk) and bool(stored_row.auths),
         "can_change": can_change,
         "is_removable": is_removable,

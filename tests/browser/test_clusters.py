@@ -82,6 +82,19 @@ async def test_added_cluster_shows_each_verdict_of_its_test(visiting: Visiting) 
     await accessible_everywhere(page)
 
 
+async def test_id_follows_the_name_until_it_is_edited(visiting: Visiting) -> None:
+    """An accepted id is made from any name, and somebody's own id stays."""
+    visit = await visiting(color_scheme="light", viewport={"width": 1400, "height": 900})
+    page = await visit.new_page()
+    await page.goto(f"{visit.console.url}/clusters/new/", wait_until="load")
+    name, cluster_id = (page.get_by_label(label, exact=True) for label in ("Name", "Id"))
+    await name.press_sequentially("Zürich, Büro 2 ")
+    await expect(cluster_id).to_have_value("zurich-buro-2")
+    await cluster_id.fill("zh")
+    await name.fill("Bern")
+    await expect(cluster_id).to_have_value("zh")
+
+
 async def test_form_shows_what_the_choices_need(visiting: Visiting) -> None:
     """Paths for files, files for uploads; no server name without TLS."""
     visit = await visiting(color_scheme="light", viewport={"width": 1400, "height": 900})

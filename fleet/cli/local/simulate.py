@@ -162,6 +162,9 @@ def _run_simulation(
             click.echo(
                 f"Simulating {shape.agents:,} agents, {shape.proxies} proxies and {shape.auths} auths. Ctrl-C stops it."
             )
+            click.echo(
+                f"Add it in a console:     page Clusters, Add cluster, entry {auths.partition(',')[0]}, no TLS"
+            )
             click.echo(f"Settings for a console:  REFLOAT_AUTHS={auths}")
             click.echo("Inject a fault:          refloat fleet simulate fault freeze proxy-1")
 

@@ -103,8 +103,10 @@ def _format_summary(record: FleetRecord, seconds: float, place_flags: str) -> st
     auths, proxies = record.addresses_of("auth"), record.addresses_of("proxy")
     shape = f"{len(auths)} auths, {len(proxies)} proxies and {record.agents} agents"
     settings = {"REFLOAT_AUTHS": ",".join(auths), "REFLOAT_GATEWAY": record.gateway, **record.console}
+    tls_text = "TLS files at the paths below" if record.console else "no TLS"
     lines = [
         f"Fleet {record.cluster} is up: {shape}, started in {seconds:.1f} s. Ctrl-C stops it.",
+        f"Add it in a console:     page Clusters, Add cluster, entry {auths[0]}, {tls_text}",
         "Settings for a console:  " + " ".join(f"{name}={setting}" for name, setting in settings.items()),
         f"List its processes:      refloat fleet ps{place_flags}",
     ]

@@ -82,7 +82,7 @@ def _check_tls(facts: ClusterConnectionFacts, tls: TLSFiles, now: datetime) -> C
 def _check_addresses(clusters: Sequence[ClusterConnectionFacts]) -> Iterator[CheckFinding]:
     clusters_by_address: dict[str, list[str]] = defaultdict(list)
     for facts in clusters:
-        for address in dict.fromkeys(facts.addresses):
+        for address in dict.fromkeys(address.lower() for address in facts.addresses):
             clusters_by_address[address].append(facts.cluster)
     for address, names in clusters_by_address.items():
         if len(names) > 1:

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import secrets
+from dataclasses import replace
 
 import pytest
 from django.test import Client
 from pytest_django import Settings
 
 from dashboards.shared import record_reader
+from fleet.clusters.test_report import ConnectionTestStep, StepName, StepVerdict
 from fleet.clusters.test_store import open_test_store
 from fleet.models.clusters import Cluster, ensure_default_cluster
 from fleet.monitoring.state.writer import Writer
@@ -50,6 +52,23 @@ def test_added_cluster_is_tested(admin: Client) -> None:
     assert page.context["next_url"] == "/alerts/channels/?setup=1"
     assert 'data-refresh-ms="500"' in page.content.decode()
     assert cluster in admin.get("/clusters/").content.decode()
+
+
+def test_setup_step_of_the_cluster_is_done_when_its_test_succeeds(admin: Client) -> None:
+    """A failed test does not complete the step; its page leads to the next step all the same."""
+    cluster = _new_id()
+    page = admin.post("/clusters/new/?setup=1", {**_FORM, "cluster_id": cluster}, follow=True)
+    store = record_reader.connection_test_store()
+    report = store.read(cluster)
+    assert report is not None
+    for verdict, is_done in ((StepVerdict.FAILED, False), (StepVerdict.WARNING, True)):
+        step = ConnectionTestStep(StepName.RESOLVE, verdict, "The name auth-1.example does not exist.")
+        store.write(
+            replace(report, steps=(step,), started_at=report.requested_at, ended_at=report.requested_at)
+        )
+        page = admin.get(f"/clusters/{cluster}/?setup=1")
+        assert [step.is_done for step in page.context["steps"]] == [True, is_done, False]
+        assert page.context["next_url"] == "/alerts/channels/?setup=1"
 
 
 def test_problem_is_at_its_field(admin: Client) -> None:

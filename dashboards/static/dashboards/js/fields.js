@@ -6,6 +6,7 @@
    data-current       the stored value of a field, which is marked where it differs
    data-fill          a button that fills in its value; it is pressed while the field has that value. Pages have it
                       disabled: a click before this script runs would do nothing
+   data-id-of         an id that is made from the field with this name, until somebody edits the id
    .choice            text typed in a choice selects it, and another choice discards the text */
 
 const TEXT_FIELDS = "input:not([type=radio], [type=checkbox], [type=hidden]), textarea";
@@ -79,9 +80,20 @@ function selectChoice(input) {
   }
 }
 
+/** Make the id that belongs to a name field, as long as it is the one that was made from the name before. */
+function suggestId(target) {
+  const input = target.form.querySelector(`[data-id-of="${CSS.escape(target.name)}"]`);
+  if (input === null || input.value !== (input.dataset.suggested ?? "")) return;
+  const text = target.value.normalize("NFKD").replace(/\p{M}/gu, "").toLowerCase();
+  input.value = text.replace(/[^a-z0-9]+/g, "-").replace(/^-|-$/g, "").slice(0, input.maxLength).replace(/-$/, "");
+  input.dataset.suggested = input.value;
+  clearError(input.closest(".field-wrong"));
+}
+
 document.addEventListener("input", ({ target }) => {
   const form = target.form ?? null;
   if (form === null) return;
+  suggestId(target);
   if (form.dataset.forecast === undefined) clearError(target.closest(".field-wrong"));
   for (const notice of (target.closest("dialog") ?? document).querySelectorAll("[data-until-edit]")) notice.remove();
   selectChoice(target);

@@ -87,7 +87,9 @@ def test_paused_clusters_are_not_checked(tmp_path: Path) -> None:
 
 def test_two_clusters_with_one_address_are_a_warning() -> None:
     for name in ("east", "west"):
-        Cluster.objects.create(id=name, auths=["auth.example:3025"])
+        # Names of hosts do not depend on the case.
+        address = "Auth.example:3025" if name == "west" else "auth.example:3025"
+        Cluster.objects.create(id=name, auths=[address])
     finding = check()[-1]
     assert (finding.name, finding.verdict) == ("cluster-addresses", CheckVerdict.WARNING)
     assert "east, west have the same address auth.example:3025" in finding.summary
