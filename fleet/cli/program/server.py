@@ -6,12 +6,50 @@ This process has no Django: its place is taken by the console's.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import click
+from click.shell_completion import CompletionItem
+from typing_extensions import override
 
 _HELP_FLAGS = {"-h", "--help"}
+#: Subcommands and options in the help of a command, each with the text beside or below it.
+_SUBCOMMAND = re.compile(r"^    ([a-z][a-z-]*)(?:\s+(.*))?$", re.MULTILINE)
+_OPTION = re.compile(r"^  (?:-\w, )?(--[a-z][a-z-]*)[^\n]*?(?:\s{2,}(.*))?$", re.MULTILINE)
+
+
+class _ConsoleCommand(click.Command):
+    """A command of which this process knows only the name: shells complete what its help lists."""
+
+    @override
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        words = [word for word in ctx.params.get("arguments") or () if not word.startswith("-")]
+        return [
+            CompletionItem(value, help=summary or None)
+            for value, summary in _find_completions(_read_help([self.name or "", *words[:1]]))
+            if value.startswith(incomplete)
+        ]
+
+
+def _find_completions(help_text: str) -> Iterator[tuple[str, str]]:
+    arguments, _, options = help_text.partition("\noptions:")
+    yield from _SUBCOMMAND.findall(arguments.partition("\npositional arguments:")[2])
+    yield from _OPTION.findall(options)
+
+
+def _read_help(command: list[str]) -> str:
+    """Return the help of a command; empty if there is no such command."""
+    argv = [sys.executable, "-m", "dashboards", *command, "--help"]
+    # Each summary on one line.
+    environment = {**os.environ, "COLUMNS": "1000"}
+    return subprocess.run(argv, capture_output=True, text=True, check=False, env=environment).stdout
+
+
+def _complete_argument(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    return ctx.command.shell_complete(ctx, incomplete)
 
 
 def _create_command(name: str, summary: str) -> click.Command:
@@ -19,11 +57,12 @@ def _create_command(name: str, summary: str) -> click.Command:
 
     @click.command(
         name,
+        cls=_ConsoleCommand,
         help=summary,
         add_help_option=False,
         context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
     )
-    @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+    @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, shell_complete=_complete_argument)
     def run(arguments: tuple[str, ...]) -> None:
         argv = [sys.executable, "-m", "dashboards", name, *arguments]
         if _HELP_FLAGS.intersection(arguments):

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from click.testing import CliRunner
 
@@ -18,6 +20,29 @@ def test_commands_are_completed() -> None:
     environment = {"_REFLOAT_COMPLETE": "bash_complete", "COMP_WORDS": "refloat dem", "COMP_CWORD": "1"}
     process = CliRunner().invoke(main, env=environment, prog_name="refloat")
     assert process.output == "plain,demo\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("refloat serve --po", {"--port"}),
+        ("refloat token ", {"create", "list", "revoke", "--help"}),
+        ("refloat user create --pass", {"--password-stdin"}),
+        ("refloat user no-such ", set()),
+    ],
+)
+def test_commands_of_the_console_complete_what_their_help_lists(
+    tmp_path: Path, words: str, expected: set[str]
+) -> None:
+    """Their options and subcommands are those of another program."""
+    environment = {
+        "_REFLOAT_COMPLETE": "bash_complete",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(words.count(" ")),
+        "REFLOAT_HOME": str(tmp_path),
+    }
+    process = CliRunner().invoke(main, env=environment, prog_name="refloat")
+    assert {line.removeprefix("plain,") for line in process.output.split()} == expected
 
 
 def test_unknown_shell_is_code_2() -> None:
