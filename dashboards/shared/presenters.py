@@ -32,6 +32,8 @@ _MAX_ROWS_BY_NAME = 12
 _MAX_NAMED_PROXIES = 4
 #: Maximum number of labels of an agent in a list.
 _MAX_LISTED_LABELS = 5
+#: Proxies that fail within this time are one failure: polls find them one after another.
+_SAME_FAILURE_SECONDS = 10.0
 
 
 def to_moment_or_none(at: float | None) -> datetime | None:
@@ -252,15 +254,19 @@ def select_shown_proxies(
 ) -> tuple[tuple[str, ...], bool]:
     """Return the proxies of an agent that a list shows, and whether none of them responds any more.
 
-    The record keeps the last tunnels of a proxy that does not respond: beside a current tunnel they are past.
+    The record keeps the last tunnels of a proxy that does not respond. Beside a current tunnel they are past; without
+    one, the agent was on the proxies that failed last.
     """
-    silent = {
-        proxy
+    failed_at = {
+        proxy: view.facts.sick_since or 0.0
         for proxy in proxies
         if (view := instances.get(proxy)) is not None and view.state in CUT_OFF_STATES
     }
-    current = tuple(proxy for proxy in proxies if proxy not in silent)
-    return current or tuple(proxies), bool(silent) and not current
+    current = tuple(proxy for proxy in proxies if proxy not in failed_at)
+    if current or not failed_at:
+        return current, False
+    last = max(failed_at.values()) - _SAME_FAILURE_SECONDS
+    return tuple(proxy for proxy in proxies if failed_at[proxy] >= last), True
 
 
 def describe_mode(mode: ReconnectMode, *, health_check: bool) -> str:

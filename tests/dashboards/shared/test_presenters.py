@@ -157,8 +157,11 @@ def test_rows_leave_out_tunnels_of_silent_proxies_beside_current_ones() -> None:
     assert presenters.select_shown_proxies(ids, instances) == (ids, False)
     instances[ids[0]] = replace(proxies[0], state=InstanceState.SILENT)
     assert presenters.select_shown_proxies(ids, instances) == (ids[1:], False)
-    instances[ids[1]] = replace(proxies[1], state=InstanceState.GONE)
-    assert presenters.select_shown_proxies(ids, instances) == (ids, True)
+    for seconds, expected in ((300.0, ids[1:]), (5.0, ids)):
+        for proxy, failed_at in zip(proxies, (NOW - seconds, NOW), strict=True):
+            facts = replace(proxy.facts, sick_since=failed_at)
+            instances[facts.id] = replace(proxy, state=InstanceState.SILENT, facts=facts)
+        assert presenters.select_shown_proxies(ids, instances) == (expected, True)
     row = presenters.agent_row_of(
         replace(fake.agent(fake.table("default", NOW), 0), proxies=ids), instances, NOW
     )
