@@ -26,10 +26,10 @@ class _ConsoleCommand(click.Command):
 
     @override
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        words = [word for word in ctx.params.get("arguments") or () if not word.startswith("-")]
+        subcommands = [text for text in ctx.params.get("arguments") or () if not text.startswith("-")]
         return [
             CompletionItem(value, help=summary or None)
-            for value, summary in _find_completions(_read_help([self.name or "", *words[:1]]))
+            for value, summary in _find_completions(_read_help([self.name or "", *subcommands[:1]]))
             if value.startswith(incomplete)
         ]
 

@@ -23,7 +23,7 @@ def test_commands_are_completed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "expected"),
+    ("line", "expected"),
     [
         ("refloat serve --po", {"--port"}),
         ("refloat token ", {"create", "list", "revoke", "--help"}),
@@ -32,17 +32,17 @@ def test_commands_are_completed() -> None:
     ],
 )
 def test_commands_of_the_console_complete_what_their_help_lists(
-    tmp_path: Path, words: str, expected: set[str]
+    tmp_path: Path, line: str, expected: set[str]
 ) -> None:
     """Their options and subcommands are those of another program."""
     environment = {
         "_REFLOAT_COMPLETE": "bash_complete",
-        "COMP_WORDS": words,
-        "COMP_CWORD": str(words.count(" ")),
+        "COMP_WORDS": line,
+        "COMP_CWORD": str(line.count(" ")),
         "REFLOAT_HOME": str(tmp_path),
     }
     process = CliRunner().invoke(main, env=environment, prog_name="refloat")
-    assert {line.removeprefix("plain,") for line in process.output.split()} == expected
+    assert {entry.removeprefix("plain,") for entry in process.output.split()} == expected
 
 
 def test_unknown_shell_is_code_2() -> None:
