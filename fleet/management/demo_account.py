@@ -32,7 +32,7 @@ class DemoAccount:
 def read_account(home: Path) -> DemoAccount | None:
     """Return the account of the last run; None if there is none or the file cannot be read."""
     try:
-        return DemoAccount(**json.loads(_account_path(home).read_text()))
+        return DemoAccount(**json.loads(account_path(home).read_text()))
     except (OSError, ValueError, TypeError):
         return None
 
@@ -57,9 +57,15 @@ def ensure_account(home: Path, url: str, now: datetime) -> DemoAccount:
         else:
             _, token = create_token(user, "demo", ROLES[_ROLE], lifetime=None, now=now)
     account = DemoAccount(url=url, username=USERNAME, password=password, token=token)
-    folders.write_private_file(_account_path(home), json.dumps(asdict(account), indent=1) + "\n")
+    folders.write_private_file(account_path(home), json.dumps(asdict(account), indent=1) + "\n")
     return account
 
 
-def _account_path(home: Path) -> Path:
+def is_active(home: Path) -> bool:
+    """Return whether the user of an earlier demo in this home can still sign in. Raises DatabaseError."""
+    return account_path(home).exists() and User.objects.filter(username=USERNAME, is_active=True).exists()
+
+
+def account_path(home: Path) -> Path:
+    """Return the path of demo.json."""
     return home / "demo.json"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from django.conf import settings
@@ -13,7 +14,7 @@ from django.db import connection
 from typing_extensions import override
 
 from fleet import first_run
-from fleet.management import startup_checks
+from fleet.management import demo_account, startup_checks
 from fleet.management.base_command import ConsoleCommand
 from fleet.management.console_processes import ConsoleRun, exit_on_error, make_timestamped_writer
 from fleet.management.doctor.installation import read_tls_files
@@ -36,14 +37,18 @@ class Command(ConsoleCommand):
         with exit_on_error(), console_run_of(options, write_line) as run:
             for finding in startup_checks.find_start_warnings(run.redis_url, read_tls_files(), time.time):
                 write_line(f"warning: {finding.sentence}")
+            write_line("starting: database, web server, workers, scheduler, alerting")
             startup_checks.prepare_database()
             needs_administrator = first_run.needs_administrator()
+            has_demo_user = demo_account.is_active(run.home)
             connection.close()  # this process runs long and does not use the database again
             run.start({})
             run.await_web()
             write_line(f"serving {run.url} (Ctrl-C stops everything; logs: {run.supervisor.logs})")
             if needs_administrator:
                 write_line(_describe_setup_link(settings.REFLOAT_PUBLIC_URL or run.url))
+            if has_demo_user:
+                write_line(_describe_demo_user(run.home))
             run.watch()
             write_line("stopping")
 
@@ -52,6 +57,14 @@ def _describe_setup_link(url: str) -> str:
     link = f"{url.rstrip('/')}/setup/{first_run.create_setup_token()}/"
     lifetime = format_readable(first_run.LINK_LIFETIME.total_seconds())
     return f"there are no users yet: create the first administrator within {lifetime} at {link}"
+
+
+def _describe_demo_user(home: Path) -> str:
+    return (
+        f"`refloat demo` ran with REFLOAT_HOME={home}: the administrator is {demo_account.USERNAME}, with the password "
+        f"in {demo_account.account_path(home)}. For real use, stop and set REFLOAT_HOME to a new folder; or "
+        f"`refloat user create NAME --role admin`, then `refloat user disable {demo_account.USERNAME}`"
+    )
 
 
 def console_run_of(options: dict[str, Any], write_line: Callable[[str], None]) -> ConsoleRun:

@@ -86,3 +86,15 @@ def test_new_database_keeps_the_password(tmp_path: Path) -> None:
     User.objects.all().delete()
 
     assert demo_account.ensure_account(tmp_path, _URL, _NOW).password == first.password
+
+
+def test_account_is_active_until_its_user_is_disabled(tmp_path: Path) -> None:
+    """`refloat serve` in the home of a demo prints no setup link, so it says who can sign in."""
+    assert not demo_account.is_active(tmp_path)
+
+    demo_account.ensure_account(tmp_path, _URL, _NOW)
+    assert demo_account.is_active(tmp_path)
+    assert not demo_account.is_active(tmp_path / "other")
+
+    User.objects.update(is_active=False)
+    assert not demo_account.is_active(tmp_path)
