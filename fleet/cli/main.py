@@ -9,10 +9,111 @@ import click
 from typing_extensions import override
 
 from fleet import __version__
-from fleet.cli.lazy_group import LazyGroup
+from fleet.cli.lazy_group import SectionedGroup
+
+#: What `refloat --help` lists: the command, where it is, and its summary.
+_SECTIONS = {
+    "Administration": {
+        "demo": ("fleet.cli.program.server:demo", "Run the console and a local test fleet."),
+        "serve": ("fleet.cli.program.server:serve", "Run the console: web server, workers, alerting."),
+        "prepare": ("fleet.cli.program.server:prepare", "Prepare the database for this version."),
+        "doctor": ("fleet.cli.program.server:doctor", "Check this installation and say what to do."),
+        "backup": ("fleet.cli.program.server:backup", "Write an archive of this installation."),
+        "restore": ("fleet.cli.program.server:restore", "Restore an archive of this installation."),
+        "user": ("fleet.cli.program.server:user", "Create users and change their roles."),
+        "token": ("fleet.cli.program.server:token", "Create, list and revoke API tokens."),
+        "completion": ("fleet.cli.program.completion:completion", "Print the completion script for a shell."),
+    },
+    "Fleet": {
+        "summary": (
+            "fleet.cli.console:summary",
+            "Show what is wrong, what helps, and the number of agents in each state.",
+        ),
+        "watch": (
+            "fleet.cli.watch:watch",
+            "Show agent counts by state and all instances, live, until Ctrl-C.",
+        ),
+        "agents": ("fleet.cli.console:agents", "List agents with their state and the reason for it."),
+        "agent": ("fleet.cli.console:agent", "Show one agent: state, reason, cause, recovery, connections."),
+        "instances": ("fleet.cli.console:instances", "List auths and proxies with their states."),
+        "cluster": ("fleet.cli.cluster:cluster", "Test the connection to a cluster."),
+        "agent-set": (
+            "fleet.cli.agent_actions:agent_set",
+            "Add agents to an agent set, which alert rules, silences and routes can name.",
+        ),
+        "retire": ("fleet.cli.agent_actions:retire", "Retire agents that no longer exist."),
+        "reinstate": (
+            "fleet.cli.agent_actions:reinstate",
+            "Reinstate retired agents: totals and alerts include them again.",
+        ),
+        "service": (
+            "fleet.cli.service:service",
+            "Take auths and proxies out of service, and bring them back.",
+        ),
+        "drain": ("fleet.cli.drain:drain", "Drain auths and proxies: they accept no new connections."),
+        "undrain": (
+            "fleet.cli.drain:undrain",
+            "Undrain auths and proxies: they accept new connections again.",
+        ),
+        "degrade": ("fleet.cli.degrade:degrade", "Mark auths and proxies as degraded."),
+        "undegrade": ("fleet.cli.degrade:undegrade", "Clear the degraded mark of auths and proxies."),
+    },
+    "Alerts": {
+        "incidents": ("fleet.cli.alerts.incidents:incidents", "List incidents, or acknowledge one."),
+        "silence": (
+            "fleet.cli.alerts.incidents:silence",
+            "Silence incidents for a period of time; list and end silences.",
+        ),
+        "maintenance": (
+            "fleet.cli.alerts.maintenance:maintenance",
+            "Manage recurring maintenance windows, in which incidents or agents are silenced.",
+        ),
+        "runbooks": (
+            "fleet.cli.alerts.runbooks:runbooks",
+            "Show runbooks, one per cause of incidents, and set their custom texts.",
+        ),
+        "channels": (
+            "fleet.cli.alerts.channels:channels",
+            "Manage notification channels, to which routes send incidents.",
+        ),
+        "routes": (
+            "fleet.cli.alerts.routes:routes",
+            "Manage notification routes, which select the channels of an incident.",
+        ),
+        "rules": ("fleet.cli.alerts.rules:rules", "Manage alert rules, which decide when an incident fires."),
+        "alerting": (
+            "fleet.cli.alerts.alerting:alerting_group",
+            "Export and import channels, routes, rules and maintenance windows as one YAML file.",
+        ),
+    },
+    "Changes": {
+        "reconnect": (
+            "fleet.cli.campaign:reconnect",
+            "Reconnect agents to other proxies or auths, with a campaign.",
+        ),
+        "config": ("fleet.cli.config:config", "Read and change the networking config of a cluster."),
+        "policies": (
+            "fleet.cli.policies:policies",
+            "List the policies of auths and proxies; roll out new values.",
+        ),
+        "changes": ("fleet.cli.changes:changes", "List, confirm, approve, cancel and watch changes."),
+        "audit": ("fleet.cli.audit:audit", "Read the audit log: who did what, refused attempts included."),
+    },
+    "Tunnels and gateway": {
+        "connect": (
+            "fleet.cli.connect:connect",
+            "Connect standard input and output to a service of an agent.",
+        ),
+        "tunnel": ("fleet.cli.tunnel:tunnel", "Carry TCP over gRPC: serve, register and dial targets."),
+        "gateway": ("fleet.cli.gateway:gateway", "Route gRPC calls to backends by GRPCRoute rules."),
+    },
+    "Local and simulated fleets": {
+        "fleet": ("fleet.cli.local.fleet:fleet", "Run a local test fleet, and inject faults into it."),
+    },
+}
 
 
-class _MainGroup(LazyGroup):
+class _MainGroup(SectionedGroup):
     @override
     def main(self, *args: Any, **options: Any) -> Any:
         # Errors are printed by the commands. Without this variable, which gRPC reads when it is imported, gRPC's core
@@ -23,48 +124,7 @@ class _MainGroup(LazyGroup):
 
 @click.group(
     cls=_MainGroup,
-    lazy_commands={
-        "demo": "fleet.cli.program.server:demo",
-        "serve": "fleet.cli.program.server:serve",
-        "prepare": "fleet.cli.program.server:prepare",
-        "doctor": "fleet.cli.program.server:doctor",
-        "backup": "fleet.cli.program.server:backup",
-        "restore": "fleet.cli.program.server:restore",
-        "user": "fleet.cli.program.server:user",
-        "token": "fleet.cli.program.server:token",
-        "completion": "fleet.cli.program.completion:completion",
-        "fleet": "fleet.cli.local.fleet:fleet",
-        "summary": "fleet.cli.console:summary",
-        "agents": "fleet.cli.console:agents",
-        "agent": "fleet.cli.console:agent",
-        "agent-set": "fleet.cli.agent_actions:agent_set",
-        "retire": "fleet.cli.agent_actions:retire",
-        "reinstate": "fleet.cli.agent_actions:reinstate",
-        "instances": "fleet.cli.console:instances",
-        "cluster": "fleet.cli.cluster:cluster",
-        "drain": "fleet.cli.drain:drain",
-        "undrain": "fleet.cli.drain:undrain",
-        "service": "fleet.cli.service:service",
-        "degrade": "fleet.cli.degrade:degrade",
-        "undegrade": "fleet.cli.degrade:undegrade",
-        "incidents": "fleet.cli.alerts.incidents:incidents",
-        "silence": "fleet.cli.alerts.incidents:silence",
-        "maintenance": "fleet.cli.alerts.maintenance:maintenance",
-        "runbooks": "fleet.cli.alerts.runbooks:runbooks",
-        "alerting": "fleet.cli.alerts.alerting:alerting_group",
-        "channels": "fleet.cli.alerts.channels:channels",
-        "routes": "fleet.cli.alerts.routes:routes",
-        "rules": "fleet.cli.alerts.rules:rules",
-        "watch": "fleet.cli.watch:watch",
-        "audit": "fleet.cli.audit:audit",
-        "changes": "fleet.cli.changes:changes",
-        "config": "fleet.cli.config:config",
-        "policies": "fleet.cli.policies:policies",
-        "reconnect": "fleet.cli.campaign:reconnect",
-        "tunnel": "fleet.cli.tunnel:tunnel",
-        "connect": "fleet.cli.connect:connect",
-        "gateway": "fleet.cli.gateway:gateway",
-    },
+    sections=_SECTIONS,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(__version__, prog_name="refloat")

@@ -16,6 +16,7 @@ HEAVY = ("grpc", "yaml", "aiohttp", "cryptography", "numpy", "django", "redis", 
 @pytest.mark.parametrize(
     ("command", "needed_modules"),
     [
+        ("", set()),
         ("fleet ps", set()),
         ("fleet freeze", set()),
         ("agents", set()),

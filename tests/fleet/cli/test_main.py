@@ -34,6 +34,28 @@ def test_help_of_every_command(path: tuple[str, ...]) -> None:
     assert process.output.startswith("Usage: ")
 
 
+def test_help_lists_each_command_with_its_own_summary() -> None:
+    """The help has the summaries without the commands, so that it does not import them: they are compared here."""
+    context = click.Context(main, terminal_width=250, max_content_width=250)
+    lines = main.get_help(context).splitlines()
+
+    for name in main.list_commands(context):
+        command = main.get_command(context, name)
+        assert command is not None
+        assert [" ".join(line.split()) for line in lines if line.startswith(f"  {name} ")] == [
+            f"{name} {command.get_short_help_str(limit=200)}"
+        ]
+
+
+def test_completion_of_a_command_has_its_summary() -> None:
+    """By the beginning of its name; options only after a dash."""
+    items = main.shell_complete(click.Context(main), "silen")
+    assert [(item.value, item.help) for item in items] == [
+        ("silence", "Silence incidents for a period of time; list and end silences.")
+    ]
+    assert [item.value for item in main.shell_complete(click.Context(main), "--v")] == ["--version"]
+
+
 def test_error_of_a_program_is_one_line() -> None:
     """A port in use: gRPC's core, which writes to the file descriptor, writes nothing beside our sentence."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
