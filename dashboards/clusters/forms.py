@@ -8,6 +8,7 @@ from typing import Any
 from django import forms
 from typing_extensions import override
 
+from dashboards.clusters import tls_words
 from fleet.clusters.cluster_values import SOURCES, ClusterValues
 from fleet.clusters.service import version_of
 from fleet.models.clusters import Cluster
@@ -62,7 +63,7 @@ class ClusterForm(forms.Form):
         help_text="One per line. One auth is enough: Refloat gets all others from its list.",
     )
     tls_source = forms.ChoiceField(
-        choices=[(source.value, source.label) for source in TLSSource],
+        choices=tls_words.list_choices,
         widget=forms.RadioSelect,
         label="TLS files",
     )

@@ -9,7 +9,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_safe
 
-from dashboards.clusters import cluster_rows, setup_steps, test_rows
+from dashboards.clusters import cluster_rows, setup_steps, test_rows, tls_words
 from dashboards.clusters.forms import ClusterForm
 from dashboards.shared import recent_proof, record_reader, refusals
 from dashboards.shared.pages import needs_record, sentence_of, signed_in_user_of
@@ -166,7 +166,7 @@ def _render_cluster(request: HttpRequest, stored_row: Cluster, removal_error: st
     context = {
         "page": "clusters",
         "row": cluster_rows.make_row(stored_row, summary, report, now),
-        "tls": service.describe_tls(stored_row),
+        "tls": tls_words.describe(stored_row),
         "test": test_rows.make_view(report, now),
         "steps": steps,
         "next_url": setup_steps.find_next_url(steps) if steps else "",

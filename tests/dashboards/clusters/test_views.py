@@ -69,6 +69,29 @@ def test_setup_step_of_the_cluster_is_done_when_its_test_succeeds(admin: Client)
         page = admin.get(f"/clusters/{cluster}/?setup=1")
         assert [step.is_done for step in page.context["steps"]] == [True, is_done, False]
         assert page.context["next_url"] == "/alerts/channels/?setup=1"
+        edit_link = f'<a class="button button-main" href="/clusters/{cluster}/edit/?setup=1">Edit cluster</a>'
+        assert (edit_link in page.content.decode()) is not is_done
+
+
+@pytest.mark.parametrize(
+    ("authority", "label"),
+    [
+        ("", "The settings of this console (REFLOAT_TLS_…): none set, so no TLS"),
+        ("/etc/ca.crt", "The settings of this console (REFLOAT_TLS_…)"),
+    ],
+)
+def test_choice_of_the_settings_says_when_there_are_none(
+    admin: Client, live_settings: Settings, authority: str, label: str
+) -> None:
+    """In the form, where it is the default, and on the page of the cluster."""
+    live_settings.REFLOAT_TLS_CA, live_settings.REFLOAT_TLS_CERT, live_settings.REFLOAT_TLS_KEY = (
+        authority,
+        "",
+        "",
+    )
+    form = admin.get("/clusters/default/edit/").context["form"]
+    assert dict(form.fields["tls_source"].choices)["settings"] == label
+    assert admin.get("/clusters/default/").context["tls"] == label
 
 
 def test_problem_is_at_its_field(admin: Client) -> None:
