@@ -30,7 +30,10 @@ class CertificateValidity:
 def check_tls(files: TLSFiles, now: datetime) -> Iterator[CheckFinding]:
     """Yield the findings of REFLOAT_TLS_CA, REFLOAT_TLS_CERT and REFLOAT_TLS_KEY."""
     if not files.enabled:
-        yield skip("tls-files", "No TLS files are set: Refloat polls the fleet without TLS.")
+        yield skip(
+            "tls-files",
+            "REFLOAT_TLS_CA, _CERT and _KEY are not set: clusters that use the settings are polled without TLS.",
+        )
         return
     try:
         check_files(files)
