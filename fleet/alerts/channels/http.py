@@ -229,6 +229,9 @@ def parse_retry_after(header: str, now: float) -> float | None:
 
 def _make_private_address_error(host: str) -> PrivateAddressError:
     return PrivateAddressError(
-        f"{host} is a private or loopback address. Enable “Allow private addresses” in the channel to send there",
+        (
+            f"{host} is a private or loopback address. To send there, choose “Allow private addresses” under "
+            "“More options” of the channel"
+        ),
         permanent=True,
     )

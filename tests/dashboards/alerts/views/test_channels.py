@@ -272,7 +272,7 @@ def test_permission_for_private_targets_is_for_one_origin(
     channel.refresh_from_db()
     assert channel.allow_private
     refusal = config_admin.post(path, inside | edit).content.decode()
-    assert "is a private or loopback address. Enable “Allow private addresses”" in refusal
+    assert "is a private or loopback address. To send there, choose “Allow private addresses”" in refusal
     channel.refresh_from_db()
     assert (channel.allow_private, unseal(channel.secrets)) == (True, {"url": "https://10.0.0.1/other"})
     config_admin.post(path, inside | {"url": "https://example.com/hook"})
