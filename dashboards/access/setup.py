@@ -31,7 +31,7 @@ class AdministratorForm(forms.Form):
 
     username = forms.CharField(
         max_length=150,
-        label="User name",
+        label="Username",
         widget=forms.TextInput(
             attrs={"autocomplete": "username", "autofocus": True, "autocapitalize": "none"}
         ),

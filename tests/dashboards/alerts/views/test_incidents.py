@@ -225,6 +225,8 @@ def test_resolved_incident_shows_the_rules_behind_its_peak_severity(
     page = client.get(url).content.decode()
     assert "Alert rules: Agents stranded, Auth or proxy failing." in page
     assert "was critical" not in page
+    Incident.objects.update(marks={}, fired_rule_names=[])
+    assert "Alert rules:" not in client.get(url).content.decode()  # of a version that stored none
     Incident.objects.update(state="resolved", resolved_at=time.time())
     assert "was critical" in client.get(url).content.decode()
     assert "was critical" in client.get("/incidents/?tab=resolved").content.decode()
