@@ -73,27 +73,6 @@ def test_setup_step_of_the_cluster_is_done_when_its_test_succeeds(admin: Client)
         assert (edit_link in page.content.decode()) is not is_done
 
 
-@pytest.mark.parametrize(
-    ("authority", "label"),
-    [
-        ("", "The settings of this console (REFLOAT_TLS_…): none set, so no TLS"),
-        ("/etc/ca.crt", "The settings of this console (REFLOAT_TLS_…)"),
-    ],
-)
-def test_choice_of_the_settings_says_when_there_are_none(
-    admin: Client, live_settings: Settings, authority: str, label: str
-) -> None:
-    """In the form, where it is the default, and on the page of the cluster."""
-    live_settings.REFLOAT_TLS_CA, live_settings.REFLOAT_TLS_CERT, live_settings.REFLOAT_TLS_KEY = (
-        authority,
-        "",
-        "",
-    )
-    form = admin.get("/clusters/default/edit/").context["form"]
-    assert dict(form.fields["tls_source"].choices)["settings"] == label
-    assert admin.get("/clusters/default/").context["tls"] == label
-
-
 def test_problem_is_at_its_field(admin: Client) -> None:
     page = admin.post("/clusters/new/", {**_FORM, "cluster_id": _new_id(), "auths": "http://auth-1"})
     assert "is a URL" in page.context["form"].errors["auths"][0]
