@@ -49,11 +49,13 @@ def test_help_lists_each_command_with_its_own_summary() -> None:
 
 def test_completion_of_a_command_has_its_summary() -> None:
     """By the beginning of its name; options only after a dash."""
-    items = main.shell_complete(click.Context(main), "silen")
-    assert [(item.value, item.help) for item in items] == [
+    completions = main.shell_complete(click.Context(main), "silen")
+    assert [(completion.value, completion.help) for completion in completions] == [
         ("silence", "Silence incidents for a period of time; list and end silences.")
     ]
-    assert [item.value for item in main.shell_complete(click.Context(main), "--v")] == ["--version"]
+    assert [completion.value for completion in main.shell_complete(click.Context(main), "--v")] == [
+        "--version"
+    ]
 
 
 def test_error_of_a_program_is_one_line() -> None:
