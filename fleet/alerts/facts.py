@@ -188,6 +188,12 @@ def facts_of_table(
             table.as_of,
             "Refloat receives no monitoring data: its connection test to itself (self-probe) fails.",
         )
+    states_of_instances = {view.state for view in table.instances.values()}
+    if len(table.ids) and states_of_instances <= {InstanceState.UNKNOWN}:
+        # Agents and instances of the database after a start: no incident has ended because nothing is known.
+        return make_blind_facts(
+            table.cluster, now, table.as_of, "No auth or proxy of this cluster has responded to Refloat yet."
+        )
     verdicts = table.verdicts if silenced_mask is None or not silenced_mask.any() else table.verdicts.copy()
     if verdicts is not table.verdicts and silenced_mask is not None:
         verdicts["state"][silenced_mask] = State.HEALTHY

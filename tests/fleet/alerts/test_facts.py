@@ -110,6 +110,20 @@ def test_facts_of_old_data_are_blind() -> None:
         assert not facts.affected_groups
 
 
+def test_facts_of_a_fleet_that_never_responded_are_blind() -> None:
+    """Agents and instances are those of the database: an open incident has not ended."""
+    table = _table([State.UNKNOWN, State.UNKNOWN], [NO_CAUSE, NO_CAUSE])
+    instances = {index: replace(view, state=InstanceState.UNKNOWN) for index, view in table.instances.items()}
+    for unknown_table in (replace(table, instances=instances), replace(table, instances={})):
+        facts = facts_of_table(unknown_table, _NOW)
+        assert (facts.is_fresh, facts.blind_reason) == (
+            False,
+            "No auth or proxy of this cluster has responded to Refloat yet.",
+        )
+    instances[1] = table.instances[1]
+    assert facts_of_table(replace(table, instances=instances), _NOW).is_fresh
+
+
 def test_gather_returns_when_each_cause_fell_sick() -> None:
     """For the backend: the time of its first auth minus the duration of a poll."""
     now = small_fleet.NOW
