@@ -43,6 +43,7 @@ from fleet.monitoring.history.retention import (
 )
 from fleet.monitoring.history.store import flush_outbox, load_record_seed
 from fleet.monitoring.pollers.conclude import conclude
+from fleet.monitoring.pollers.loaded_source import load_source
 from fleet.monitoring.pollers.plan import find_admin_addresses, plan_shards
 from fleet.monitoring.pollers.policies import read_node_reports
 from fleet.monitoring.pollers.record_sightings import RecordHandle
@@ -56,7 +57,9 @@ from fleet.monitoring.state.rounds import Rounds
 from fleet.monitoring.state.writer import Writer
 from fleet.processes import garbage
 from fleet.protocol.destination.health import SETTINGS_BY_NAME
+from fleet.source_plugins.registry import find_source
 from fleet.transport.retry.read_retries import DEFAULT_READ_RETRIES
+from fleet.vocabulary.capabilities import Capability
 from fleet.vocabulary.changes import ChangeKind
 from fleet.vocabulary.clusters import AddressKind
 from fleet.vocabulary.instances import InstanceFacts
@@ -121,7 +124,7 @@ def start_round() -> None:
     last_shards: list[tuple[Cluster, _ShardTask, RecordHandle]] = []
     clusters: list[Cluster] = []
     with isolate_errors("this poll of the fleet failed"):
-        clusters += Cluster.objects.filter(is_paused=False)
+        clusters += filter(_has_source, Cluster.objects.filter(is_paused=False))
         resources.worker.keep_only({cluster.id for cluster in clusters})
         resources.address_cache.keep_only({cluster.id for cluster in clusters})
 
@@ -151,7 +154,8 @@ def poll_shard(
     """Poll one shard of a round; the task of the last shard concludes the round."""
     shard_task = _ShardTask(cluster, round_number, shard_number, instances, should_list, bootstrap_addresses)
     # None: the cluster was removed or paused during the round.
-    if row := Cluster.objects.filter(pk=cluster, is_paused=False).first():
+    row = Cluster.objects.filter(pk=cluster, is_paused=False).first()
+    if row is not None and _has_source(row):
         _poll_shard(row, shard_task)
 
 
@@ -214,6 +218,7 @@ def test_connection(cluster_id: str, test_id: str) -> None:
                 AddressKind(cluster.address_kind),
                 cluster.auths,
                 tls_files_of(cluster),
+                cluster.source,
             )
 
 
@@ -224,11 +229,18 @@ def read_policies() -> None:
 
 
 def _read_cluster_policies(cluster: Cluster) -> None:
+    policies = load_source(cluster.source).polling.policies if _has_source(cluster) else None
+    if policies is None:
+        return
     resources = get_worker_resources()
     facts = resources.writer.load_instances(cluster.id).values()
-    resources.policy_report_store.write(
-        cluster.id, resources.worker.run(read_node_reports(facts, tls_files_of(cluster)))
-    )
+    reports = resources.worker.run(read_node_reports(facts, tls_files_of(cluster), source=policies))
+    resources.policy_report_store.write(cluster.id, reports)
+
+
+def _has_source(cluster: Cluster) -> bool:
+    """Return whether the source of a cluster is installed; the page of the cluster and `refloat doctor` say so."""
+    return find_source(cluster.source) is not None
 
 
 def _unpaused_changes() -> QuerySet[Change]:
@@ -244,7 +256,9 @@ def _advance_networking(cluster: Cluster) -> None:
     for_each_change(
         runners.find_due(look_after_networking.name, cluster.changes.select_related("cluster")), _run_step
     )
-    networking_run.read_config(cluster.id, _step_context_of(cluster).auth_client, _now())
+    source = find_source(cluster.source)
+    if source is not None and Capability.NETWORKING_READ in source.capabilities:
+        networking_run.read_config(cluster.id, _step_context_of(cluster).auth_client, _now())
 
 
 @shared_task(name="fleet.tasks.apply_drains", ignore_result=True)
@@ -404,6 +418,7 @@ def _poll_shard(cluster: Cluster, shard_task: _ShardTask, handle: RecordHandle |
             shard_task.instances,
             shard_task.bootstrap_addresses if shard_task.should_list else None,
             tls_files_of(cluster),
+            cluster.source,
         )
         if resources.rounds.finish_shard(cluster.id, round_number, shard_task.shard_number):
             _conclude_round(cluster.id, round_number)

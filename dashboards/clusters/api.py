@@ -23,13 +23,14 @@ from dashboards.shared.api.parameters import RequestBody, Schema
 from dashboards.shared.permissions import find_write_refusal, visible_clusters_of
 from fleet.clusters import service
 from fleet.clusters.address_entries import MOST_ENTRIES
-from fleet.clusters.cluster_values import SOURCES, ClusterValues
+from fleet.clusters.cluster_values import ClusterValues
 from fleet.clusters.test_report import ConnectionTestReport
 from fleet.clusters.test_store import request_test
 from fleet.clusters.tls_uploads import MAX_PEM_LENGTH, TLS_PARTS, read_upload_facts
 from fleet.models.access import Permission
 from fleet.models.clusters import DEFAULT_CLUSTER, Cluster, ensure_default_cluster, has_fixed_addresses
 from fleet.models.sealed_secrets import UnsealError
+from fleet.source_plugins.registry import SourceNotInstalledError, source_labels
 from fleet.vocabulary.clusters import AddressKind, TLSSource
 
 router = Router()
@@ -45,7 +46,7 @@ _Paths = Annotated[dict[str, _Text], Field(max_length=len(TLS_PARTS))]
 _Uploads = Annotated[
     dict[str, Annotated[str, Field(max_length=MAX_PEM_LENGTH)] | None], Field(max_length=len(TLS_PARTS))
 ]
-_Source = Annotated[str, Field(max_length=32, json_schema_extra={"enum": list(SOURCES)})]
+_Source = Annotated[str, Field(max_length=32, json_schema_extra={"enum": list(source_labels())})]
 _AddressKind = Annotated[
     str, Field(max_length=16, json_schema_extra={"enum": [kind.value for kind in AddressKind]})
 ]
@@ -335,7 +336,10 @@ def test_cluster(request: HttpRequest, cluster: str) -> Any:
     row = _require_row(cluster)
     if not row.auths:
         raise HttpError(409, f"The cluster {row.name} has no addresses. Enter the address of an auth first.")
-    request_test(record_reader.connection_test_store(), row.pk)
+    try:
+        request_test(record_reader.connection_test_store(), row.pk, row.source)
+    except SourceNotInstalledError as error:
+        raise HttpError(409, f"{error}.") from error
     return _test_response_of(row.pk)
 
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from dashboards.shared import presenters
-from fleet.clusters.cluster_values import SOURCES
 from fleet.clusters.test_report import ConnectionTestReport, StepVerdict
 from fleet.models.clusters import Cluster
 from fleet.monitoring.views import Summary
+from fleet.source_plugins.registry import describe_missing_source, find_source, label_of
 from fleet.vocabulary.clusters import AddressKind
 from fleet.vocabulary.enum_types import LabelledEnum
 from fleet.vocabulary.verdicts import State
@@ -22,6 +22,7 @@ class ClusterState(LabelledEnum):
     """State of a cluster on its pages."""
 
     PAUSED = "paused", "Paused"
+    NOT_INSTALLED = "not-installed", "Source not installed"
     NO_ADDRESSES = "no-addresses", "No addresses"
     TEST_FAILED = "test-failed", "Connection test failed"
     NO_DATA = "no-data", "No data yet"
@@ -58,7 +59,7 @@ def make_row(
         cluster,
         state,
         sentence,
-        SOURCES.get(cluster.source, cluster.source),
+        label_of(cluster.source),
         summary.agent_count - summary.counts.get(State.RETIRED, 0),
         presenters.to_moment_or_none(summary.as_of),
         presenters.age_ms_of(summary.as_of, now),
@@ -74,6 +75,8 @@ def judge(
             ClusterState.PAUSED,
             "Refloat does not poll this cluster and opens no incidents until you resume it.",
         )
+    if find_source(cluster.source) is None:
+        return ClusterState.NOT_INSTALLED, f"{describe_missing_source(cluster.source)}."
     if not cluster.auths:
         return ClusterState.NO_ADDRESSES, "Enter the address of an auth. Until then, Refloat polls nothing."
     problem = None if report is None or report.is_running(now) else report.first_problem

@@ -9,9 +9,10 @@ from django import forms
 from typing_extensions import override
 
 from dashboards.clusters import tls_words
-from fleet.clusters.cluster_values import SOURCES, ClusterValues
+from fleet.clusters.cluster_values import ClusterValues
 from fleet.clusters.service import version_of
 from fleet.models.clusters import Cluster
+from fleet.source_plugins.registry import source_labels
 from fleet.vocabulary.clusters import AddressKind, TLSSource
 
 #: By name in `Cluster.tls_files` and in the uploads: the label.
@@ -45,7 +46,6 @@ class ClusterForm(forms.Form):
         help_text="Lowercase letters, digits and hyphens. Part of links, metrics and the API. It cannot be changed.",
     )
     source = forms.ChoiceField(
-        choices=list(SOURCES.items()),
         label="Product",
         help_text="What the auths, proxies and agents of this cluster run.",
     )
@@ -103,6 +103,11 @@ class ClusterForm(forms.Form):
                 widget=forms.FileInput(attrs={"accept": ".pem,.crt,.cer,.key,application/x-pem-file"}),
             )
         row = cluster or Cluster(name="")
+        # The source of a stored cluster stays a choice when it is not installed any more.
+        labels = {row.source: f"{row.source} (not installed)"} | source_labels()
+        source_field = self.fields["source"]
+        assert isinstance(source_field, forms.ChoiceField), "declared above"
+        source_field.choices = list(labels.items())
         self.initial = {
             "name": row.name,
             "source": row.source,

@@ -50,7 +50,7 @@ def make_view(report: ConnectionTestReport | None, now: float) -> TestView | Non
         TestStepRow(step.label, step.verdict.value, step.verdict.label, step.text, step.remedy)
         if (step := finished_steps.get(name)) is not None
         else TestStepRow(name.label, *_state_of_pending(report, name, is_running=is_running))
-        for name in StepName
+        for name in report.step_names
     ]
     return TestView(
         steps,
@@ -81,7 +81,7 @@ def _describe(report: ConnectionTestReport, *, is_running: bool, is_lost: bool) 
         return (
             "Waiting for a worker…"
             if report.started_at is None
-            else f"Testing: {len(report.steps)} of {len(StepName)} steps…"
+            else f"Testing: {len(report.steps)} of {len(report.step_names)} steps…"
         )
     failure_count = sum(step.verdict is StepVerdict.FAILED for step in report.steps)
     warning_count = sum(step.verdict is StepVerdict.WARNING for step in report.steps)

@@ -21,6 +21,7 @@ from fleet.clusters.test_store import request_test
 from fleet.models.access import Permission, can_write, has_permission
 from fleet.models.clusters import DEFAULT_CLUSTER, Cluster, ensure_default_cluster, has_fixed_addresses
 from fleet.monitoring.state import StateUnavailableError
+from fleet.source_plugins.registry import SourceNotInstalledError
 
 
 @requires(Permission.VIEW_FLEET)
@@ -97,7 +98,7 @@ def _handle_form(request: HttpRequest, row: Cluster | None) -> HttpResponseBase:
         else:
             messages.success(request, f"Cluster {saved_row.name} was {'added' if row is None else 'saved'}.")
             if saved_row.auths:
-                _request_test(request, saved_row.pk)
+                _request_test(request, saved_row)
             return redirect(f"/clusters/{saved_row.pk}/{setup_steps.query_of(request)}")
     context = {"page": "clusters", "form": form, "row": row, "steps": setup_steps.read_steps(request)}
     return render(request, "dashboards/cluster_form.html", context)
@@ -119,7 +120,7 @@ def cluster_page(request: HttpRequest, cluster: str) -> HttpResponseBase:
     match request.POST.get("do", ""):
         case "test":
             require_permission(request, Permission.ACT_ON_FLEET, cluster)
-            _request_test(request, cluster)
+            _request_test(request, stored_row)
             return redirect(f"{request.path}{setup_steps.query_of(request)}#test")
         case "pause" | "resume" as action:
             require_write(request, Permission.MANAGE_ACCESS, "")
@@ -184,8 +185,8 @@ def _find_cluster(cluster: str) -> Cluster:
     return Cluster.objects.filter(pk=cluster).first() or ensure_default_cluster()
 
 
-def _request_test(request: HttpRequest, cluster: str) -> None:
+def _request_test(request: HttpRequest, row: Cluster) -> None:
     try:
-        request_test(record_reader.connection_test_store(), cluster)
-    except StateUnavailableError as error:
+        request_test(record_reader.connection_test_store(), row.pk, row.source)
+    except (StateUnavailableError, SourceNotInstalledError) as error:
         refusals.record_and_show(request, f"The connection test did not start: {error}.")

@@ -16,6 +16,7 @@ from fleet.clusters.connection_test.run import run_connection_test
 from fleet.clusters.test_report import ConnectionTestReport
 from fleet.clusters.test_store import ConnectionTestStore
 from fleet.monitoring.state import StateError
+from fleet.source_plugins.registry import DEFAULT_SOURCE, SourceLoadError, SourceNotInstalledError
 from fleet.transport.tls import TLSFiles
 from fleet.vocabulary.clusters import AddressKind
 
@@ -40,6 +41,7 @@ class BackgroundTests:
         kind: AddressKind,
         entries: Sequence[str],
         tls: TLSFiles | None,
+        source: str = DEFAULT_SOURCE,
     ) -> threading.Thread | None:
         """Start a requested test and return its thread; None if it was started before, or its request is gone.
 
@@ -54,7 +56,7 @@ class BackgroundTests:
         # A daemon: the process may end while a server does not respond. The report then counts as lost.
         thread = threading.Thread(
             target=self._run,
-            args=(report, kind, tuple(entries), tls),
+            args=(report, kind, tuple(entries), tls, source),
             name=f"connection-test-{cluster}",
             daemon=True,
         )
@@ -67,11 +69,12 @@ class BackgroundTests:
         kind: AddressKind,
         entries: Sequence[str],
         tls: TLSFiles | None,
+        source: str,
     ) -> None:
         try:
             with self._slots:
-                asyncio.run(self._test(report, kind, entries, tls))
-        except StateError as error:
+                asyncio.run(self._test(report, kind, entries, tls, source))
+        except (StateError, SourceNotInstalledError, SourceLoadError) as error:
             logger.warning("cluster %s: the connection test ended: %s", report.cluster, error)
         except Exception:
             logger.exception("cluster %s: the connection test ended", report.cluster)
@@ -82,9 +85,10 @@ class BackgroundTests:
         kind: AddressKind,
         entries: Sequence[str],
         tls: TLSFiles | None,
+        source: str,
     ) -> None:
         """Run the steps and store each. A newer test of the cluster, or its removal, ends this one."""
-        async for step in run_connection_test(kind, entries, tls):
+        async for step in run_connection_test(kind, entries, tls, source):
             report = replace(report, steps=(*report.steps, step))
             if not self._store.write(report):
                 break

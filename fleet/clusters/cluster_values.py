@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from fleet.clusters.address_entries import check_entries, parse_address
 from fleet.clusters.tls_uploads import MAX_PEM_LENGTH, TLS_PARTS, find_upload_problems
 from fleet.models.clusters import Cluster
+from fleet.source_plugins.declaration import ClusterSource
+from fleet.source_plugins.registry import DEFAULT_SOURCE, find_source, source_labels
 from fleet.vocabulary.clusters import AddressKind, TLSSource
 
-#: Products that Refloat monitors, with their labels.
-SOURCES: Mapping[str, str] = {"refloat": "Refloat"}
 _MAX_ID_LENGTH = 64
 _MAX_NAME_LENGTH = 100
 _MAX_PATH_LENGTH = 1024
@@ -29,7 +29,7 @@ class ClusterValues:
     """Values of a cluster; `fleet.models.clusters.Cluster` documents the fields."""
 
     name: str
-    source: str = "refloat"
+    source: str = DEFAULT_SOURCE
     address_kind: str = AddressKind.STATIC.value
     auths: Sequence[str] = ()
     tls_source: str = TLSSource.SETTINGS.value
@@ -79,8 +79,9 @@ def find_problems(values: ClusterValues, upload_contents: Mapping[str, str]) -> 
         problems["name"] = "Enter a name."
     elif len(values.name) > _MAX_NAME_LENGTH or not values.name.isprintable():
         problems["name"] = f"Enter a name of at most {_MAX_NAME_LENGTH} printable characters."
-    if values.source not in SOURCES:
-        problems["source"] = f"{values.source[:50]!r} is not a source. Use {_list(SOURCES)}."
+    source = find_source(values.source)
+    if source is None:
+        problems["source"] = f"{values.source[:50]!r} is not a source. Use {_list(source_labels())}."
     if values.address_kind not in set(AddressKind):
         problems["address_kind"] = (
             f"{values.address_kind[:50]!r} is not a kind of address. Use {_list(AddressKind)}."
@@ -100,6 +101,22 @@ def find_problems(values: ClusterValues, upload_contents: Mapping[str, str]) -> 
         problems |= _find_path_problems(values.tls_files)
     elif values.tls_source == TLSSource.UPLOADED:
         problems |= _find_upload_problems(upload_contents)
+    return problems if source is None else find_form_problems(source, values) | problems
+
+
+def find_form_problems(source: ClusterSource, values: ClusterValues) -> dict[str, str]:
+    """Return the fields that do not apply to a source."""
+    form, problems = source.form, dict[str, str]()
+    if values.address_kind not in set(form.address_kinds):
+        problems["address_kind"] = (
+            f"{source.label} clusters do not have this kind of address. Use {_list(form.address_kinds)}."
+        )
+    if values.tls_source not in set(form.tls_sources):
+        problems["tls_source"] = (
+            f"{source.label} clusters do not have this source of TLS files. Use {_list(form.tls_sources)}."
+        )
+    if values.tls_server_name and not form.has_server_name:
+        problems["tls_server_name"] = f"{source.label} clusters do not have a server name. Leave it empty."
     return problems
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from fleet.models.clusters import Cluster, read_tls_settings
 from fleet.models.sealed_secrets import UnsealError, unseal
+from fleet.source_plugins.registry import find_source
 from fleet.transport.tls import TLSError, TLSFiles, check_files
 from fleet.vocabulary.clusters import TLSSource
 
@@ -34,11 +35,18 @@ def tls_files_of(cluster: Cluster) -> TLSFiles | None:
             settings_paths, server_name = read_tls_settings()
             if not settings_paths:
                 return None
-            return _combine(_to_paths(settings_paths), cluster.tls_server_name or server_name)
+            return _combine(_to_paths(settings_paths), _server_name_of(cluster, server_name))
         case TLSSource.FILES:
-            return _combine(_to_paths(cluster.tls_files), cluster.tls_server_name)
+            return _combine(_to_paths(cluster.tls_files), _server_name_of(cluster))
         case TLSSource.UPLOADED:
             return _uploaded_files_of(cluster)
+
+
+def _server_name_of(cluster: Cluster, settings_name: str = "") -> str:
+    """Return the expected name of the cluster, of the settings, or of the product; empty: that of the role."""
+    source = find_source(cluster.source)
+    default_name = "" if source is None else source.form.default_server_name
+    return cluster.tls_server_name or settings_name or default_name
 
 
 def _to_paths(paths: Mapping[str, str]) -> dict[str, Path]:
@@ -64,7 +72,7 @@ def _uploaded_files_of(cluster: Cluster) -> TLSFiles:
                 problem="the uploaded TLS files were encrypted with another REFLOAT_SECRET_KEY: upload them again"
             )
         _uploads[cluster.tls_secrets] = files
-    return replace(_combine(files.paths, cluster.tls_server_name, files.problem), content=files)
+    return replace(_combine(files.paths, _server_name_of(cluster), files.problem), content=files)
 
 
 class _UploadedFiles:

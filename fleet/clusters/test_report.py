@@ -6,7 +6,17 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from fleet.vocabulary.connection_tests import StepName
 from fleet.vocabulary.enum_types import LabelledEnum
+
+__all__ = [
+    "ConnectionTestReport",
+    "ConnectionTestStep",
+    "StepName",
+    "StepVerdict",
+    "pack_report",
+    "unpack_report",
+]
 
 #: Seconds until a requested test that no worker has started counts as failed: workers start it at once.
 _START_WITHIN_SECONDS = 30.0
@@ -23,23 +33,6 @@ class StepVerdict(LabelledEnum):
     FAILED = "failed", "Failed"
     #: Not possible after an earlier failure, or not applicable.
     SKIPPED = "skipped", "Skipped"
-
-
-class StepName(LabelledEnum):
-    """Steps in their order."""
-
-    RESOLVE = "resolve", "Addresses"
-    CONNECT = "connect", "Connection"
-    TLS = "tls", "TLS"
-    IDENTITY = "identity", "Certificates and roles"
-    HEALTH = "health", "Health of an auth"
-    INSTANCES = "instances", "List of auths and proxies"
-    AGENTS = "agents", "List of agents"
-    TUNNELS = "tunnels", "Tunnels of the proxies"
-    READYZ = "readyz", "Process state (/readyz)"
-    NETWORKING = "networking", "Networking config"
-    POLICIES = "policies", "Policies"
-    CLOCK = "clock", "Clock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +61,8 @@ class ConnectionTestReport:
     steps: tuple[ConnectionTestStep, ...] = ()
     started_at: float | None = None
     ended_at: float | None = None
+    #: All steps of the test, in their order.
+    step_names: tuple[StepName, ...] = tuple(StepName)
 
     def is_running(self, now: float) -> bool:
         """Return whether more steps are expected."""
@@ -85,7 +80,7 @@ class ConnectionTestReport:
     def pending_steps(self) -> tuple[StepName, ...]:
         """Return the steps that have not ended."""
         finished_names = {step.name for step in self.steps}
-        return tuple(name for name in StepName if name not in finished_names)
+        return tuple(name for name in self.step_names if name not in finished_names)
 
     @property
     def verdict(self) -> StepVerdict:
@@ -125,7 +120,13 @@ def unpack_report(document: Mapping[str, Any]) -> ConnectionTestReport | None:
             str(document["cluster"]),
             float(document["requested_at"]),
             steps,
-            *(None if document[key] is None else float(document[key]) for key in ("started_at", "ended_at")),
+            _parse_moment(document["started_at"]),
+            _parse_moment(document["ended_at"]),
+            tuple(map(StepName, document["step_names"])),
         )
     except (ValueError, KeyError, TypeError):
         return None
+
+
+def _parse_moment(seconds: Any) -> float | None:
+    return None if seconds is None else float(seconds)

@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import secrets
 import time
+from collections.abc import Sequence
 from typing import cast
 
 from celery import current_app
 from kombu.exceptions import OperationalError
 from redis import Redis
 
-from fleet.clusters.test_report import ConnectionTestReport, pack_report, unpack_report
+from fleet.clusters.test_report import ConnectionTestReport, StepName, pack_report, unpack_report
 from fleet.monitoring.state import StateUnavailableError
 from fleet.monitoring.state.connect import connect, map_redis_errors
 from fleet.monitoring.state.keys import Keys
+from fleet.source_plugins.registry import require_source
 
 TASK = "fleet.tasks.test_connection"
 _TTL_SECONDS = 3600
@@ -29,9 +31,11 @@ class ConnectionTestStore:
         self._redis = redis
         self._prefix = prefix
 
-    def create(self, cluster: str, now: float) -> ConnectionTestReport:
+    def create(
+        self, cluster: str, now: float, step_names: Sequence[StepName] = tuple(StepName)
+    ) -> ConnectionTestReport:
         """Store a new test as the newest of a cluster and return it. Raises StateUnavailableError."""
-        report = ConnectionTestReport(secrets.token_hex(8), cluster, now)
+        report = ConnectionTestReport(secrets.token_hex(8), cluster, now, step_names=tuple(step_names))
         keys = Keys(self._prefix, cluster)
         with map_redis_errors(), self._redis.pipeline(transaction=True) as pipe:
             pipe.set(keys.connection_test(report.test_id), json.dumps(pack_report(report)), ex=_TTL_SECONDS)
@@ -75,9 +79,12 @@ def open_test_store(url: str, prefix: str) -> ConnectionTestStore:
     return ConnectionTestStore(connect(url), prefix)
 
 
-def request_test(store: ConnectionTestStore, cluster_id: str) -> str:
-    """Have a worker test the connection to a cluster; return the test's id. Raises StateUnavailableError."""
-    report = store.create(cluster_id, time.time())
+def request_test(store: ConnectionTestStore, cluster_id: str, source: str) -> str:
+    """Have a worker test the connection to a cluster of a source; return the test's id.
+
+    Raises StateUnavailableError, SourceNotInstalledError.
+    """
+    report = store.create(cluster_id, time.time(), tuple(require_source(source).test_steps))
     try:
         current_app.send_task(TASK, args=(cluster_id, report.test_id), expires=_TASK_EXPIRES_SECONDS)
     except OperationalError as error:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from fleet.clusters.test_report import ConnectionTestReport
+from collections.abc import Sequence
+
+from fleet.clusters.test_report import ConnectionTestReport, StepName
 
 
 class FakeConnectionTestStore:
@@ -11,9 +13,11 @@ class FakeConnectionTestStore:
     def __init__(self) -> None:
         self._reports: dict[str, ConnectionTestReport] = {}
 
-    def create(self, cluster: str, now: float) -> ConnectionTestReport:
+    def create(
+        self, cluster: str, now: float, step_names: Sequence[StepName] = tuple(StepName)
+    ) -> ConnectionTestReport:
         """Store a new test and return it."""
-        self._reports[cluster] = ConnectionTestReport("1", cluster, now)
+        self._reports[cluster] = ConnectionTestReport("1", cluster, now, step_names=tuple(step_names))
         return self._reports[cluster]
 
     def read(self, cluster: str, test_id: str = "") -> ConnectionTestReport | None:

@@ -232,3 +232,19 @@ def test_removed_cluster_is_not_polled_and_its_record_does_not_come_back(
     assert resources.writer.epoch("east") is None
     clusters.poll(1)
     assert clusters.responds("west")
+
+
+def test_a_cluster_whose_source_is_not_installed_is_not_polled(clusters: Clusters) -> None:
+    """Its data gets out of date; nothing crashes, and other clusters are polled."""
+    add_two_clusters(clusters)
+    clusters.poll(3)
+    Cluster.objects.filter(id="east").update(source="gone")
+    as_of = {name: clusters.as_of(name) for name in ("east", "west")}
+    call_count = len(clusters.auths["east"].calls)
+    clusters.poll(2)
+    tasks.read_policies()
+    tasks.look_after_networking()
+    tasks.poll_shard("east", 1, 0, [0], True, [clusters.auths["east"].address])
+    assert clusters.as_of("east") == as_of["east"]
+    assert clusters.as_of("west") != as_of["west"]
+    assert len(clusters.auths["east"].calls) == call_count

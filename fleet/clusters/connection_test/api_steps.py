@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import email.utils
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import aiohttp
 
@@ -50,6 +50,10 @@ class APIStepsState:
     #: Seconds by which the clock of each instance is ahead of this machine's, by name.
     clock_offsets: dict[str, float] = field(default_factory=dict)
     clock: Callable[[], float] = time.time
+
+
+#: Check of a step: it reads and updates what the steps have found so far.
+StepCheck: TypeAlias = Callable[[APIStepsState], StepFinding | Awaitable[StepFinding]]
 
 
 async def check_health_of_auths(state: APIStepsState) -> StepFinding:

@@ -6,13 +6,15 @@ import functools
 import inspect
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
 import dns.asyncresolver
 
 from fleet.clusters.connection_test import api_steps, server_steps
+from fleet.clusters.connection_test.api_steps import StepCheck
 from fleet.clusters.connection_test.findings import StepFinding
 from fleet.clusters.test_report import ConnectionTestStep, StepName, StepVerdict
+from fleet.source_plugins.registry import DEFAULT_SOURCE, load_object, require_source
 from fleet.transport.poll_connections import Connections
 from fleet.transport.tls import TLSFiles
 from fleet.vocabulary.clusters import AddressKind
@@ -26,32 +28,31 @@ async def run_connection_test(
     kind: AddressKind,
     entries: Sequence[str],
     tls: TLSFiles | None,
+    source: str = DEFAULT_SOURCE,
     *,
     resolver: dns.asyncresolver.Resolver | None = None,
     clock: Callable[[], float] = time.time,
 ) -> AsyncIterator[ConnectionTestStep]:
-    """Yield every step when it ends."""
+    """Yield every step of the source when it ends. Raises SourceNotInstalledError, SourceLoadError."""
+    cluster_source = require_source(source)
+    checks: Mapping[StepName, StepCheck] = load_object(cluster_source.connection_test, dict)
     servers = server_steps.ServerStepsState()
-    yield await _run(
-        StepName.RESOLVE, lambda: server_steps.resolve_addresses(servers, kind, entries, resolver)
-    )
-    yield await _run(StepName.CONNECT, lambda: server_steps.connect_to_servers(servers))
-    yield await _run(StepName.TLS, lambda: server_steps.check_tls(servers, tls, clock()))
-    yield await _run(StepName.IDENTITY, lambda: server_steps.check_identity(servers, tls))
+    common_checks: Mapping[StepName, Callable[[], StepFinding | Awaitable[StepFinding]]] = {
+        StepName.RESOLVE: lambda: server_steps.resolve_addresses(servers, kind, entries, resolver),
+        StepName.CONNECT: lambda: server_steps.connect_to_servers(servers),
+        StepName.TLS: lambda: server_steps.check_tls(servers, tls, clock()),
+        StepName.IDENTITY: lambda: server_steps.check_identity(servers, tls),
+    }
+    names = list(cluster_source.test_steps)
+    for name in names:
+        if name in common_checks and name not in checks:
+            yield await _run(name, common_checks[name])
     connections = Connections(tls)
     try:
         apis = api_steps.APIStepsState(connections, servers.addresses, tls, clock=clock)
-        for name, check in (
-            (StepName.HEALTH, api_steps.check_health_of_auths),
-            (StepName.INSTANCES, api_steps.list_instances_of_auth),
-            (StepName.AGENTS, api_steps.list_agents_of_auth),
-            (StepName.TUNNELS, api_steps.list_tunnels_of_proxies),
-            (StepName.READYZ, api_steps.check_process_states),
-            (StepName.NETWORKING, api_steps.read_networking_config),
-            (StepName.POLICIES, api_steps.read_policies_of_auth),
-            (StepName.CLOCK, api_steps.check_clocks),
-        ):
-            yield await _run(name, functools.partial(check, apis))
+        for name in names:
+            if name in checks:
+                yield await _run(name, functools.partial(checks[name], apis))
     finally:
         await connections.close()
 

@@ -17,7 +17,7 @@ from typing_extensions import override
 
 from fleet.audit import RequestActor, shell_actor_of, write_entry
 from fleet.clusters import service
-from fleet.clusters.cluster_values import SOURCES, ClusterValues
+from fleet.clusters.cluster_values import ClusterValues
 from fleet.clusters.record_removal import delete_keys_at
 from fleet.clusters.test_report import ConnectionTestReport, ConnectionTestStep, StepVerdict, pack_report
 from fleet.clusters.test_store import open_test_store, request_test
@@ -25,6 +25,7 @@ from fleet.clusters.tls_uploads import TLS_PARTS
 from fleet.management.base_command import ConsoleCommand
 from fleet.models.clusters import Cluster
 from fleet.monitoring.state import StateUnavailableError
+from fleet.source_plugins.registry import SourceNotInstalledError, label_of, source_labels
 from fleet.vocabulary.actions import AuditAction, AuditOutcome, RefusalError
 from fleet.vocabulary.clusters import AddressKind, TLSSource
 
@@ -94,6 +95,8 @@ class Command(ConsoleCommand):
         except service.ClusterError as error:
             lines = [f"{_flag_of(field)}: {sentence}" for field, sentence in error.problems.items()]
             raise CommandError("\n".join(lines), returncode=2) from error
+        except SourceNotInstalledError as error:
+            raise CommandError(f"{error}.", returncode=2) from error
         except (RefusalError, StateUnavailableError) as error:
             raise CommandError(f"{error}. Try again.", returncode=2) from error
 
@@ -112,7 +115,7 @@ class Command(ConsoleCommand):
         for label, text in (
             ("id", row.pk),
             ("name", row.name),
-            ("source", SOURCES.get(row.source, row.source)),
+            ("source", label_of(row.source)),
             (AddressKind(row.address_kind).label, ", ".join(row.auths) or "none"),
             ("TLS files", service.describe_tls(row)),
             ("server name", row.tls_server_name or "by role"),
@@ -161,7 +164,7 @@ class Command(ConsoleCommand):
                 f"The cluster {row.name} has no addresses. Set them with `cluster edit {row.pk} --auths`.",
                 returncode=2,
             )
-        report = self._follow_test(row.pk, is_shown=not options["json"])
+        report = self._follow_test(row.pk, row.source, is_shown=not options["json"])
         if options["json"]:
             self.stdout.write(json.dumps(pack_report(report), indent=2))
         if report.is_lost(time.time()):
@@ -169,10 +172,10 @@ class Command(ConsoleCommand):
         if report.verdict is StepVerdict.FAILED:
             raise CommandError("The connection test failed.", returncode=1)
 
-    def _follow_test(self, cluster: str, *, is_shown: bool) -> ConnectionTestReport:
+    def _follow_test(self, cluster: str, source: str, *, is_shown: bool) -> ConnectionTestReport:
         """Request a test, write its steps as they end, and return its report."""
         store = open_test_store(settings.REDIS_URL, settings.REFLOAT_PREFIX)
-        test_id = request_test(store, cluster)
+        test_id = request_test(store, cluster, source)
         shown_count = 0
         while True:
             report = store.read(cluster, test_id)
@@ -200,7 +203,9 @@ class Command(ConsoleCommand):
 
 def _add_value_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--name", help="name of the cluster (default: its id)")
-    parser.add_argument("--source", choices=list(SOURCES), help="what its auths, proxies and agents run")
+    parser.add_argument(
+        "--source", choices=list(source_labels()), help="what its auths, proxies and agents run"
+    )
     parser.add_argument(
         "--auths",
         help="addresses of some auths (host:port), separated by commas; or the entries of another --kind",

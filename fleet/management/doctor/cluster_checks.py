@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -11,8 +11,10 @@ from fleet.clusters.credentials import tls_files_of
 from fleet.management.doctor.findings import CheckFinding, error, ok, skip, warning
 from fleet.management.doctor.tls_checks import RENEWAL_PERIOD, read_validities
 from fleet.models.clusters import Cluster
+from fleet.source_plugins.registry import InstalledSources
 from fleet.transport.tls import TLSError, TLSFiles, check_files
 from fleet.vocabulary.clusters import TLSSource
+from fleet.vocabulary.name_lists import join_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,30 @@ def read_cluster_connections() -> list[ClusterConnectionFacts]:
         )
         for row in Cluster.objects.filter(is_paused=False)
     ]
+
+
+def check_sources(
+    sources_by_cluster: Mapping[str, str], installed: InstalledSources
+) -> Iterator[CheckFinding]:
+    """Yield the findings of source plug-ins, and of clusters whose source (by cluster id) is not installed."""
+    for problem in installed.problems:
+        yield error("source-plugins", problem, "Install a version of this plug-in that works, or remove it.")
+    for cluster, slug in sources_by_cluster.items():
+        if slug not in installed.by_slug:
+            yield error(
+                "cluster-sources",
+                f"Cluster {cluster} is not polled: its source {slug} is not installed.",
+                "Install its plug-in on each machine where Refloat runs, or choose another product on the page of the "
+                "cluster.",
+            )
+    if not installed.problems:
+        labels = join_names([source.label for source in installed.by_slug.values()])
+        yield ok("source-plugins", f"Installed sources: {labels}.")
+
+
+def read_cluster_sources() -> dict[str, str]:
+    """Return the source of each cluster by its id. Raises DatabaseError."""
+    return dict(Cluster.objects.values_list("pk", "source"))
 
 
 def check_cluster_connections(

@@ -38,6 +38,7 @@ from fleet.management.doctor.findings import (
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.monitoring.state import StateError
 from fleet.processes import valkey
+from fleet.source_plugins.registry import installed_sources
 from fleet.transport.tls import TLSFiles
 
 logger = logging.getLogger(__name__)
@@ -109,6 +110,7 @@ class Examination:
             ("alerting", self._check_alerting),
             ("channel-deliveries", self._check_channels),
             ("cluster-tls", self._check_clusters),
+            ("cluster-sources", self._check_sources),
         ):
             findings += _isolate(name, check)
         return sort_findings(findings)
@@ -230,6 +232,14 @@ class Examination:
             lambda clusters: cluster_checks.check_cluster_connections(
                 clusters, datetime.fromtimestamp(self._clock(), UTC)
             ),
+        )
+
+    def _check_sources(self) -> Iterator[CheckFinding]:
+        return self._check_rows(
+            "cluster-sources",
+            "The list of clusters",
+            cluster_checks.read_cluster_sources,
+            lambda sources: cluster_checks.check_sources(sources, installed_sources()),
         )
 
     def _check_channels(self) -> Iterator[CheckFinding]:

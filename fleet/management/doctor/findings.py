@@ -43,6 +43,7 @@ NAMES_BY_AREA = {
         *("redis-eviction", "redis-persistence"),
     ),
     "Clocks": ("database-clock", "redis-clock"),
+    "Sources": ("source-plugins", "cluster-sources"),
     "Processes": (
         "polling-rounds",
         "fleet-instances",

@@ -10,11 +10,11 @@ from fleet.monitoring.pollers.plan import should_poll
 from fleet.monitoring.pollers.shard_poll import query_source
 from fleet.monitoring.sources import SourceError
 from fleet.monitoring.sources.policies import POLICIES
-from fleet.monitoring.sources.source import PollTarget
+from fleet.monitoring.sources.source import EvidenceSource, PollTarget
 from fleet.transport.poll_connections import Connections
 from fleet.transport.tls import TLSFiles
 from fleet.vocabulary.instances import InstanceFacts
-from fleet.vocabulary.node_policies import UNSUPPORTED_ERROR, NodeReportResponse
+from fleet.vocabulary.node_policies import UNSUPPORTED_ERROR, NodeReport, NodeReportResponse
 
 #: Timeout of each instance.
 _TIMEOUT_SECONDS = 3.0
@@ -22,18 +22,19 @@ _CONCURRENCY = 32
 
 
 async def read_node_reports(
-    instances: Iterable[InstanceFacts], tls: TLSFiles | None, clock: Callable[[], float] = time.time
+    instances: Iterable[InstanceFacts],
+    tls: TLSFiles | None,
+    clock: Callable[[], float] = time.time,
+    source: EvidenceSource[NodeReport] = POLICIES,
 ) -> dict[str, NodeReportResponse]:
-    """Return the result of asking each instance, by instance id; a failure has its error."""
+    """Return the result of asking each instance for `source`, by instance id; a failure has its error."""
     now, semaphore = clock(), asyncio.Semaphore(_CONCURRENCY)
     connections = Connections(tls)
 
     async def read_report(facts: InstanceFacts) -> NodeReportResponse:
         async with semaphore:
             target = PollTarget(facts.index, facts.kind, facts.address)
-            report_or_error = await query_source(
-                connections, target, POLICIES, lambda: _TIMEOUT_SECONDS, clock
-            )
+            report_or_error = await query_source(connections, target, source, lambda: _TIMEOUT_SECONDS, clock)
         if not isinstance(report_or_error, SourceError):
             return NodeReportResponse(clock(), report_or_error)
         is_unsupported = report_or_error.has_response and str(report_or_error).startswith("unimplemented")

@@ -11,13 +11,15 @@ import numpy.typing as npt
 
 from fleet.monitoring.columns import HEALTH_CHECK, HEARTBEAT, LIST_PARITY, NO_INSTANCE
 from fleet.monitoring.evidence import LISTS, PRESENCE, FeedFreshness
+from fleet.monitoring.pollers.loaded_source import LoadedSource
 from fleet.monitoring.pollers.record_sightings import RecordHandle
 from fleet.monitoring.pollers.shard_poll import PollResult, ShardResult
 from fleet.monitoring.sources.presence import AGENTS, INSTANCES, AgentChanges, ListedAgent, ListedInstance
-from fleet.monitoring.sources.registry import LIST_SOURCES
 from fleet.monitoring.sources.source import EvidenceSource
 from fleet.monitoring.state.codec import FeedState, Rows, blank_rows, rows_of
+from fleet.monitoring.state.missing_capabilities import MissingCapabilityStore
 from fleet.monitoring.state.roster import clean_text
+from fleet.source_plugins.declaration import list_missing
 from fleet.vocabulary.instances import InstanceFacts, InstanceKind, InstanceResource, extract_part
 
 #: A resource that disappears with more than this share of its TTL left was deleted; with less it expired, and the
@@ -27,13 +29,20 @@ _DELETED_SHARE = 0.25
 _DEFAULT_TTL = 600.0
 
 
-def record_lists(handle: RecordHandle, shard_result: ShardResult) -> None:
-    """Write the lists, or that no auth responded. Raises RecordLostError, StateUnavailableError."""
+def record_lists(handle: RecordHandle, shard_result: ShardResult, loaded_source: LoadedSource) -> None:
+    """Write the lists and the missing capabilities, or that no auth responded.
+
+    Raises RecordLostError, StateUnavailableError.
+    """
     list_result = shard_result.list_result
     if list_result is None:
         if shard_result.probe_succeeded:
-            _record_failure(handle, shard_result.at, LIST_SOURCES)
+            _record_failure(handle, shard_result.at, loaded_source.polling.list_sources)
         return
+    missing_capabilities = list_missing(loaded_source.source, list_result.missing_capabilities)
+    MissingCapabilityStore(handle.writer.redis, handle.writer.prefix).write(
+        handle.cluster, missing_capabilities
+    )
     _record_failure(handle, list_result.at, list_result.failed_sources)
     instances, agents = list_result.response_of(INSTANCES), list_result.response_of(AGENTS)
     if instances is not None:

@@ -59,6 +59,9 @@ def record_poll_results(
         if poll_result.error and not shard_result.probe_succeeded:
             # Either the instance or the poller may have failed: the known data of the instance only gets older.
             continue
+        if not poll_result.is_contacted:
+            # Nothing that its source polls tells whether it is reachable: its state is that of its resource.
+            continue
         assert poll_result.target.index is not None, "shards are cut from the record"
         facts = handle.instances[poll_result.target.index]
         polls[facts.index] = next_poll(facts, poll_result, health_settings)

@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from fleet.monitoring.pollers.probe import SelfProbe
 from fleet.monitoring.sources import SourceError
-from fleet.monitoring.sources.registry import INSTANCE_SOURCES, LIST_SOURCES
-from fleet.monitoring.sources.source import EvidenceSource, PollTarget, ResponseT, SourceContext
+from fleet.monitoring.sources.source import (
+    EvidenceSource,
+    PollTarget,
+    ResponseT,
+    SourceContext,
+    SourcePolling,
+)
 from fleet.transport.poll_connections import Connections
 from fleet.transport.tls import TLSError
+from fleet.vocabulary.capabilities import Capability
+
+logger = logging.getLogger(__name__)
 
 Clock = Callable[[], float]
 
 #: Share of the deadline for the first auth of the lists while there is another auth.
 _FIRST_SHARE = 0.5
+#: Seconds after its deadline until a query of a plug-in that ignores it is cancelled.
+_GRACE_SECONDS = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +41,8 @@ class PollResult:
     at: float
     #: Response or SourceError of each polled source.
     responses: Mapping[EvidenceSource[Any], Any]
+    #: Of lists: capabilities that the cluster does not have, with the reason.
+    missing_capabilities: Mapping[Capability, str] = field(default_factory=dict)
 
     def response_of(self, source: EvidenceSource[ResponseT]) -> ResponseT | None:
         """Return the response of a source; None when it was not polled or failed."""
@@ -42,10 +55,15 @@ class PollResult:
         return {source for source, response in self.responses.items() if isinstance(response, SourceError)}
 
     @property
+    def is_contacted(self) -> bool:
+        """Return whether a source was polled that tells whether the instance is reachable."""
+        return any(source.proves_reachability for source in self.responses)
+
+    @property
     def error(self) -> str:
-        """Return why the instance was not reached; empty when it was."""
+        """Return why the instance was not reached; empty when it was, or when it was not contacted."""
         contacts = [source for source in self.responses if source.proves_reachability]
-        is_reached = not self.failed_sources.issuperset(contacts)
+        is_reached = not contacts or not self.failed_sources.issuperset(contacts)
         return "" if is_reached else f"{self.target.address}: {self.responses[contacts[0]]}"
 
 
@@ -65,11 +83,15 @@ async def poll_targets(
     connections: Connections,
     targets: Sequence[PollTarget],
     auths: Sequence[PollTarget],
+    polling: SourcePolling,
     *,
     deadline: float,
     clock: Clock = time.time,
 ) -> ShardResult:
-    """Poll the instances, and read the lists from `auths`, best first, within `deadline` seconds plus closing."""
+    """Poll the instances, and read the lists from `auths`, best first, within `deadline` seconds plus closing.
+
+    `polling`: what is polled.
+    """
     loop = asyncio.get_running_loop()
     ends_at = loop.time() + deadline
 
@@ -83,11 +105,11 @@ async def poll_targets(
         poll_results, list_result = await asyncio.gather(
             asyncio.gather(
                 *(
-                    _poll_target(connections, target, INSTANCE_SOURCES, remaining_seconds, clock)
+                    _poll_target(connections, target, polling.instance_sources, remaining_seconds, clock)
                     for target in targets
                 )
             ),
-            _read_lists(connections, auths, remaining_seconds, clock),
+            _read_lists(connections, auths, polling.list_sources, remaining_seconds, clock),
         )
     for poll_result in poll_results:
         if poll_result.error:
@@ -96,20 +118,25 @@ async def poll_targets(
 
 
 async def _read_lists(
-    connections: Connections, auths: Sequence[PollTarget], remaining_seconds: Clock, clock: Clock
+    connections: Connections,
+    auths: Sequence[PollTarget],
+    sources: Sequence[EvidenceSource[Any]],
+    remaining_seconds: Clock,
+    clock: Clock,
 ) -> PollResult | None:
-    """Ask one auth after another until one returns both lists; otherwise return the best result."""
+    """Ask one auth after another until one returns all lists; otherwise return the best result."""
     best_result: PollResult | None = None
+    addresses = tuple(auth.address for auth in auths)
     for auth_position, auth in enumerate(auths):
         if remaining_seconds() <= 0:
             break
         share = 1.0 if auth_position == len(auths) - 1 else _FIRST_SHARE
         list_result = await _poll_target(
-            connections, auth, LIST_SOURCES, _share_of(remaining_seconds, share), clock
+            connections, auth, sources, _share_of(remaining_seconds, share), clock, addresses
         )
         if not list_result.failed_sources:
             return list_result
-        if best_result is None and len(list_result.failed_sources) < len(LIST_SOURCES):
+        if best_result is None and len(list_result.failed_sources) < len(sources):
             best_result = list_result
     return best_result
 
@@ -120,15 +147,21 @@ async def _poll_target(
     sources: Sequence[EvidenceSource[Any]],
     remaining_seconds: Clock,
     clock: Clock,
+    addresses: Sequence[str] = (),
 ) -> PollResult:
     applicable_sources = [source for source in sources if source.applies_to(target)]
+    missing_capabilities: dict[Capability, str] = {}
     responses = await asyncio.gather(
         *(
-            query_source(connections, target, source, remaining_seconds, clock)
+            query_source(
+                connections, target, source, remaining_seconds, clock, addresses, missing_capabilities
+            )
             for source in applicable_sources
         )
     )
-    return PollResult(target, clock(), dict(zip(applicable_sources, responses, strict=True)))
+    return PollResult(
+        target, clock(), dict(zip(applicable_sources, responses, strict=True)), missing_capabilities
+    )
 
 
 async def query_source(
@@ -137,8 +170,14 @@ async def query_source(
     source: EvidenceSource[ResponseT],
     remaining_seconds: Clock,
     clock: Clock,
+    addresses: Sequence[str] = (),
+    missing_capabilities: dict[Capability, str] | None = None,
 ) -> ResponseT | SourceError:
-    """Poll one source within its share of the remaining seconds."""
+    """Poll one source within its share of the remaining seconds.
+
+    `addresses`: the first addresses of the cluster, for lists. `missing_capabilities`: gets the capabilities that the
+    cluster does not have. A query that raises another error, or ignores its deadline, is a failure of this source only.
+    """
     dial = connections.read_channel if source.is_retried else connections.channel
     try:
         channel = dial(target.address, target.kind)
@@ -146,14 +185,30 @@ async def query_source(
         return SourceError(str(error), has_response=False)
     except ValueError as error:
         return SourceError(f"{target.address!r} is not an address: {error}", has_response=False)
+    seconds = remaining_seconds()
+    reserve = seconds * (1 - source.time_share)
+    found_capabilities = {} if missing_capabilities is None else missing_capabilities
+    context = SourceContext(
+        target,
+        channel,
+        connections,
+        lambda: remaining_seconds() - reserve,
+        clock,
+        addresses,
+        found_capabilities,
+    )
     try:
-        return await source.query(
-            SourceContext(
-                target, channel, connections, _share_of(remaining_seconds, source.time_share), clock
-            )
-        )
+        async with asyncio.timeout(max(seconds - reserve, 0.0) + _GRACE_SECONDS):
+            return await source.query(context)
     except SourceError as failure:
         return failure
+    except TimeoutError:
+        return SourceError(f"the request {source.name} did not end in time", has_response=False)
+    except Exception as error:  # of a plug-in: it must not end the poll of other sources and instances
+        logger.exception("the request %s of %s failed", source.name, target.address)
+        return SourceError(
+            f"the request {source.name} failed in Refloat: {type(error).__name__}", has_response=False
+        )
 
 
 def _share_of(remaining_seconds: Clock, share: float) -> Clock:

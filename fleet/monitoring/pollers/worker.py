@@ -12,16 +12,18 @@ from typing import Any, NamedTuple, TypeVar
 import uvloop
 
 from fleet.monitoring.evidence import PRESENCE, Timing
+from fleet.monitoring.pollers.loaded_source import load_source
 from fleet.monitoring.pollers.plan import select_list_auths, should_poll
 from fleet.monitoring.pollers.record_lists import record_lists
 from fleet.monitoring.pollers.record_sightings import RecordHandle, record_poll_results
 from fleet.monitoring.pollers.shard_poll import ShardResult, poll_targets
-from fleet.monitoring.sources.source import PollTarget
+from fleet.monitoring.sources.source import PollTarget, SourcePolling
 from fleet.monitoring.state import RecordLostError
 from fleet.monitoring.state.codec import unpack_feed
 from fleet.monitoring.state.writer import Writer
 from fleet.protocol.destination import health as destination
 from fleet.protocol.retry.policy import RetryPolicy
+from fleet.source_plugins.registry import DEFAULT_SOURCE
 from fleet.transport.poll_connections import Connections
 from fleet.transport.retry.read_retries import DEFAULT_READ_RETRIES
 from fleet.transport.tls import TLSError, TLSFiles, check_files, version_of
@@ -84,22 +86,25 @@ class Worker:
         instances: Sequence[int],
         bootstrap_addresses: Sequence[str] | None,
         tls: TLSFiles | None = None,
+        source: str = DEFAULT_SOURCE,
     ) -> None:
         """Poll the instances of a shard, and the lists unless `bootstrap_addresses` is None; record the responses.
 
         `tls`: the files of the cluster. Connections are made anew when `tls` or the content of the files changes.
-        Raises RecordLostError, StateUnavailableError.
+        `source`: that of the cluster. Raises RecordLostError, StateUnavailableError, SourceNotInstalledError,
+        SourceLoadError.
         """
+        loaded_source = load_source(source)
         known_indices = [index for index in instances if index in handle.instances]
         agents = self._agents_to_query(handle.cluster, known_indices)
         targets = [
             self._target_for(handle.instances[index], handle, round_number, agents.get(index, ()))
             for index in known_indices
         ]
-        shard_result = self.run(self._poll(handle, targets, bootstrap_addresses, tls))
+        shard_result = self.run(self._poll(handle, targets, bootstrap_addresses, tls, loaded_source.polling))
         record_poll_results(handle, shard_result, self.polling.health_settings)
         if bootstrap_addresses is not None:
-            record_lists(handle, shard_result)
+            record_lists(handle, shard_result, loaded_source)
 
     def keep_only(self, clusters: Collection[str]) -> None:
         """Close the connections to all other clusters: they were removed or paused."""
@@ -166,10 +171,13 @@ class Worker:
         targets: Sequence[PollTarget],
         bootstrap_addresses: Sequence[str] | None,
         tls: TLSFiles | None,
+        polling: SourcePolling,
     ) -> ShardResult:
         connections = await self._connections_to(handle.cluster, tls)
         auths = [] if bootstrap_addresses is None else self._select_list_auths(handle, bootstrap_addresses)
-        shard_result = await poll_targets(connections, targets, auths, deadline=self.polling.deadline)
+        shard_result = await poll_targets(
+            connections, targets, auths, polling, deadline=self.polling.deadline
+        )
         if bootstrap_addresses is not None:
             # Remove what belongs to instances that are no longer polled.
             now = time.time()

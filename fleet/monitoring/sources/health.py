@@ -14,6 +14,7 @@ from fleet.monitoring.sources import source_error_of
 from fleet.monitoring.sources.source import EvidenceSource, SourceContext
 from fleet.protocol.destination import instance_status
 from fleet.protocol.destination.instance_status import InstanceStatus
+from fleet.vocabulary.capabilities import Capability
 from fleet.vocabulary.instances import Poll, ServingStatus
 
 #: One method and one request for all checks: a stub per check would create three methods.
@@ -62,4 +63,10 @@ def _update_poll(poll: Poll, response: HealthResponse, at: float) -> Poll:
     return replace(poll, serving=response.serving_status, serving_at=at)
 
 
-HEALTH = EvidenceSource("health", _query, proves_reachability=True, update_poll=_update_poll)
+HEALTH = EvidenceSource(
+    "health",
+    _query,
+    proves_reachability=True,
+    update_poll=_update_poll,
+    capabilities=frozenset({Capability.HEALTH}),
+)

@@ -7,6 +7,7 @@ import grpc.aio
 from fleet.monitoring.sources import SourceError, map_source_errors
 from fleet.monitoring.sources.source import EvidenceSource
 from fleet.protocol.policies.env_policies import BY_NAME, PolicySource, PolicyValue
+from fleet.vocabulary.capabilities import Capability
 from fleet.vocabulary.node_policies import NodeReport, PolicyReport
 from fleet.wire import fleet_pb2, fleet_pb2_grpc
 
@@ -47,5 +48,7 @@ async def read_policies(
 
 #: Not part of rounds: policies change when an instance restarts, and `fleet.tasks.read_policies` reads them.
 POLICIES = EvidenceSource(
-    "policies", lambda context: read_policies(context.channel, timeout=context.remaining_seconds())
+    "policies",
+    lambda context: read_policies(context.channel, timeout=context.remaining_seconds()),
+    capabilities=frozenset({Capability.POLICIES}),
 )

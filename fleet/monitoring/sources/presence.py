@@ -22,6 +22,7 @@ from fleet.protocol.instance_labels import (
     TTL_LABEL,
 )
 from fleet.protocol.text_limits import LONGEST_ID, LONGEST_TEXT, MOST_LABELS, cut
+from fleet.vocabulary.capabilities import Capability
 from fleet.vocabulary.instances import InstanceKind, InstanceResource
 from fleet.wire import fleet_pb2, fleet_pb2_grpc, presence_pb2, presence_pb2_grpc, types_pb2
 
@@ -175,5 +176,14 @@ def _parse_seconds(text: str) -> float | None:
         return None
 
 
-AGENTS = EvidenceSource(PRESENCE, list_agents, is_retried=True)
-INSTANCES = EvidenceSource(LISTS, list_instances, is_retried=True)
+AGENTS = EvidenceSource(
+    PRESENCE,
+    list_agents,
+    is_retried=True,
+    capabilities=frozenset(
+        {Capability.AGENTS, Capability.LAST_SEEN, Capability.AGENT_TO_AUTH, Capability.WATCH}
+    ),
+)
+INSTANCES = EvidenceSource(
+    LISTS, list_instances, is_retried=True, capabilities=frozenset({Capability.INSTANCES})
+)

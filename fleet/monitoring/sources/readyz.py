@@ -10,6 +10,7 @@ from fleet.monitoring.sources import map_source_errors
 from fleet.monitoring.sources.source import EvidenceSource, SourceContext
 from fleet.protocol.destination import instance_status
 from fleet.protocol.destination.instance_status import InstanceStatus
+from fleet.vocabulary.capabilities import Capability
 from fleet.vocabulary.instances import Poll
 
 
@@ -35,5 +36,9 @@ def _update_poll(poll: Poll, response: ReadyzResponse, at: float) -> Poll:
 
 
 READYZ = EvidenceSource(
-    "readyz", get_readyz, applies_to=lambda target: bool(target.diag_address), update_poll=_update_poll
+    "readyz",
+    get_readyz,
+    applies_to=lambda target: bool(target.diag_address),
+    update_poll=_update_poll,
+    capabilities=frozenset({Capability.HEALTH}),
 )

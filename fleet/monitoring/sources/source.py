@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import grpc.aio
 
 from fleet.transport.poll_connections import Connections
+from fleet.vocabulary.capabilities import Capability
 from fleet.vocabulary.instances import InstanceKind, Poll
 
 ResponseT = TypeVar("ResponseT")
@@ -43,6 +44,11 @@ class SourceContext:
     remaining_seconds: Callable[[], float]
     #: Clock for the time of a response, seconds since the epoch.
     clock: Callable[[], float]
+    #: Of a list: all first addresses of the cluster, for products whose instances list only themselves.
+    addresses: Sequence[str] = ()
+    #: Of a list: capabilities that this cluster does not have, with the reason as a sentence. The query adds to it what
+    #: the API, the version or the role of Refloat's identity does not allow, instead of failing for it.
+    missing_capabilities: dict[Capability, str] = field(default_factory=dict)
 
 
 def _applies_to_all(_: PollTarget) -> bool:
@@ -71,3 +77,23 @@ class EvidenceSource(Generic[ResponseT]):
     proves_reachability: bool = field(default=False, compare=False)
     #: Returns the poll with the content and the time of the response.
     update_poll: Callable[[Poll, ResponseT, float], Poll] = field(default=_keep_poll, compare=False)
+    #: Capabilities that its responses give a cluster.
+    capabilities: frozenset[Capability] = field(default=frozenset(), compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePolling:
+    """What is polled at the clusters of a source: `ClusterSource.polling` names it."""
+
+    #: Polled at every instance, all at the same time. Without a response the first failure of a contact is the error.
+    instance_sources: Sequence[EvidenceSource[Any]]
+    #: Polled at one auth, for the whole cluster.
+    list_sources: Sequence[EvidenceSource[Any]]
+    #: Polled at instances between rounds: their policies change only with a restart.
+    policies: EvidenceSource[Any] | None = None
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """Return the capabilities that the evidence gives a cluster."""
+        sources = (*self.instance_sources, *self.list_sources, *filter(None, [self.policies]))
+        return frozenset().union(*(source.capabilities for source in sources))

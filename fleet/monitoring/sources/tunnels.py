@@ -9,6 +9,7 @@ from fleet.monitoring.sources.changes import FeedChanges, read_changes
 from fleet.monitoring.sources.source import EvidenceSource, SourceContext
 from fleet.protocol import durations
 from fleet.protocol.text_limits import LONGEST_ID, cut
+from fleet.vocabulary.capabilities import Capability
 from fleet.vocabulary.instances import InstanceKind
 from fleet.wire import fleet_pb2, fleet_pb2_grpc
 
@@ -41,4 +42,5 @@ TUNNELS = EvidenceSource(
     list_tunnels,
     applies_to=lambda target: target.kind is InstanceKind.PROXY,
     proves_reachability=True,
+    capabilities=frozenset({Capability.TUNNELS_BY_AGENT, Capability.TUNNEL_COUNTS, Capability.WATCH}),
 )

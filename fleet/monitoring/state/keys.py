@@ -70,6 +70,9 @@ class Keys:
     report_rows = _Key("report-rows")
     #: Hash: agent index -> its full report, or the error.
     agent_reports = _Key("agent-reports")
+    #: String: capabilities that the cluster does not have -> why, as JSON; without
+    #: the key it has all. Independent of the epoch.
+    missing_capabilities = _Key("missing-capabilities")
     #: Hash: instance id -> its policy report, or the error; independent of the epoch.
     policies = _Key("policies")
     #: String: the newest round that was begun.

@@ -31,6 +31,7 @@ def _cluster(**values: object) -> Cluster:
     ("cluster", "summary", "report", "state"),
     [
         (_cluster(is_paused=True, auths=[]), _summary(stale=True), None, ClusterState.PAUSED),
+        (_cluster(source="gone", auths=[]), _summary(stale=True), None, ClusterState.NOT_INSTALLED),
         (_cluster(auths=[]), _summary(None), None, ClusterState.NO_ADDRESSES),
         (_cluster(), _summary(stale=True), _report(StepVerdict.FAILED), ClusterState.TEST_FAILED),
         (_cluster(), _summary(), _report(StepVerdict.FAILED, None), ClusterState.HEALTHY),

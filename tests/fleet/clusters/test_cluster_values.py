@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from fleet.clusters.cluster_values import ClusterValues, find_id_problem, find_problems, find_shared_addresses
+from fleet.clusters.cluster_values import (
+    ClusterValues,
+    find_form_problems,
+    find_id_problem,
+    find_problems,
+    find_shared_addresses,
+)
 from fleet.models.clusters import Cluster
+from fleet.source_plugins.declaration import SourceForm
+from fleet.source_plugins.refloat import SOURCE
+from fleet.vocabulary.clusters import AddressKind, TLSSource
 
 
 @pytest.mark.parametrize("cluster_id", ["eu", "eu-west-1", "1", "a" * 64])
@@ -58,6 +68,19 @@ def test_valid_values() -> None:
     for name in ("", "auth.example.com", "10.0.0.1", "2001:db8::1"):
         values = ClusterValues("EU", auths=["auth-1:3025", "[::1]:3025"], tls_server_name=name)
         assert find_problems(values, {}) == {}
+
+
+def test_fields_that_do_not_apply_to_a_source() -> None:
+    """A kind of address, a source of TLS files and a server name that the product does not have."""
+    form = SourceForm((AddressKind.STATIC,), (TLSSource.NONE,), has_server_name=False)
+    source = replace(SOURCE, label="NATS", form=form)
+    values = ClusterValues("EU", address_kind="srv", tls_source="files", tls_server_name="a")
+    assert find_form_problems(source, values) == {
+        "address_kind": "NATS clusters do not have this kind of address. Use static.",
+        "tls_source": "NATS clusters do not have this source of TLS files. Use none.",
+        "tls_server_name": "NATS clusters do not have a server name. Leave it empty.",
+    }
+    assert find_form_problems(source, ClusterValues("EU", tls_source="none")) == {}
 
 
 def test_upload_that_is_too_long() -> None:

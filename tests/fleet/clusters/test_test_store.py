@@ -43,6 +43,6 @@ def test_redis_down() -> None:
     store = open_test_store("redis://127.0.0.1:1/0", "x")
 
     with pytest.raises(StateUnavailableError):
-        request_test(store, "default")
+        request_test(store, "default", "refloat")
     with pytest.raises(StateUnavailableError):
         store.read("default")

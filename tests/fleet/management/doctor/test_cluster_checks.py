@@ -1,14 +1,21 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from fleet.management.doctor.cluster_checks import check_cluster_connections, read_cluster_connections
+from fleet.management.doctor.cluster_checks import (
+    check_cluster_connections,
+    check_sources,
+    read_cluster_connections,
+    read_cluster_sources,
+)
 from fleet.management.doctor.findings import CheckFinding, CheckVerdict
 from fleet.models.clusters import Cluster
 from fleet.models.sealed_secrets import seal
+from fleet.source_plugins.registry import BUILT_IN, load_sources
 from fleet.vocabulary.clusters import TLSSource
 from tests.fakes.faulty_certificates import FaultyCertificates
 
@@ -95,3 +102,16 @@ def test_two_clusters_with_one_address_are_a_warning() -> None:
     assert "east, west have the same address auth.example:3025" in finding.summary
     Cluster.objects.filter(id="west").update(is_paused=True)
     assert check()[-1].name == "cluster-tls"
+
+
+def test_a_cluster_whose_source_is_not_installed_is_an_error() -> None:
+    """And a plug-in with a problem is one, too; the others are listed."""
+    Cluster.objects.create(id="east", auths=["a:1"], source="gone")
+    Cluster.objects.create(id="west", auths=["b:1"])
+    installed = load_sources(BUILT_IN)
+    lost_source, loaded_sources = check_sources(read_cluster_sources(), installed)
+    assert (lost_source.name, lost_source.verdict) == ("cluster-sources", CheckVerdict.ERROR)
+    assert lost_source.summary == "Cluster east is not polled: its source gone is not installed."
+    assert loaded_sources.summary == "Installed sources: Refloat."
+    [problem] = check_sources({}, replace(installed, problems=("The source plug-in x cannot be used: y.",)))
+    assert (problem.name, problem.verdict) == ("source-plugins", CheckVerdict.ERROR)

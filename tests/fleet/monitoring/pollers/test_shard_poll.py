@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import asyncio
 import time
+
+import pytest
 
 from fleet.monitoring.pollers.shard_poll import PollResult, query_source
 from fleet.monitoring.sources import SourceError
 from fleet.monitoring.sources.source import EvidenceSource, PollTarget, SourceContext
 from fleet.transport.poll_connections import Connections
+from fleet.vocabulary.capabilities import Capability
 from fleet.vocabulary.instances import InstanceKind
 
 PROXY = PollTarget(0, InstanceKind.PROXY, "127.0.0.1:1")
@@ -51,3 +55,52 @@ def test_instance_is_reached_if_a_contact_responded() -> None:
         PollResult(PROXY, 1.0, {first: refusal, second: late, other_source: 1.0}).error
         == "127.0.0.1:1: refused"
     )
+
+
+async def test_a_query_that_raises_another_error_fails_alone(
+    connections: Connections, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its traceback is in the log; the failure names the request and the type only."""
+
+    async def _raises(_: SourceContext) -> float:
+        raise KeyError("secret")
+
+    failure = await query_source(connections, PROXY, EvidenceSource("odd", _raises), lambda: 1.0, time.time)
+    assert isinstance(failure, SourceError)
+    assert (str(failure), failure.has_response) == ("the request odd failed in Refloat: KeyError", False)
+    assert "the request odd of 127.0.0.1:1 failed" in caplog.text
+
+
+async def test_a_query_that_ignores_its_deadline_is_cancelled(connections: Connections) -> None:
+    was_cancelled = asyncio.Event()
+
+    async def _hangs(_: SourceContext) -> float:
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            was_cancelled.set()
+        raise AssertionError("it was cancelled")
+
+    failure = await query_source(connections, PROXY, EvidenceSource("slow", _hangs), lambda: 0.01, time.time)
+    assert str(failure) == "the request slow did not end in time"
+    assert was_cancelled.is_set()
+
+
+async def test_a_query_reports_capabilities_that_the_cluster_findings(connections: Connections) -> None:
+    """Beside its response, and it sees all first addresses of the cluster."""
+
+    async def _lists(context: SourceContext) -> list[str]:
+        context.missing_capabilities[Capability.AGENT_TO_AUTH] = "The role findings list."
+        return list(context.addresses)
+
+    findings: dict[Capability, str] = {}
+    source, addresses = EvidenceSource("lists", _lists), ("127.0.0.1:1", "127.0.0.1:2")
+    response = await query_source(connections, PROXY, source, lambda: 1.0, time.time, addresses, findings)
+    assert response == list(addresses)
+    assert findings == {Capability.AGENT_TO_AUTH: "The role findings list."}
+
+
+def test_an_instance_without_a_contact_was_not_reached_and_has_no_error() -> None:
+    """Its source only reads something else there."""
+    poll_result = PollResult(PROXY, 1.0, {EvidenceSource("other", _fails): 1.0})
+    assert (poll_result.is_contacted, poll_result.error) == (False, "")

@@ -1,16 +1,20 @@
 from __future__ import annotations
 
 import re
-import runpy
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+from aiohttp import web
 
-from fleet.monitoring.sources import SourceError
-from fleet.monitoring.sources.source import EvidenceSource, SourceContext
+from fleet.monitoring.pollers.shard_poll import query_source
+from fleet.monitoring.sources.source import EvidenceSource, PollTarget, SourceContext, SourcePolling
+from fleet.source_plugins.declaration import ClusterSource
+from fleet.source_plugins.registry import load_object
 from fleet.transport.poll_connections import Connections
-from tests.fakes.instances import FakeProxy
-from tests.fakes.source_contexts import make_source_context
+from fleet.vocabulary.instances import InstanceKind, ServingStatus
 from tests.meta.house import ROOT
 
 
@@ -29,16 +33,58 @@ def test_sources_are_equal_by_name() -> None:
     assert EvidenceSource("health", _query) not in responses
 
 
-async def test_module_of_the_how_to_queries_instances(
-    tmp_path: Path, proxy: FakeProxy, connections: Connections
+async def test_modules_of_the_how_to_are_a_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, connections: Connections
 ) -> None:
-    """The source in docs/how-to/add-an-evidence-source.md works."""
+    """The declaration and the polling of docs/how-to/add-an-evidence-source.md fit, and read a hub."""
     text = (ROOT / "docs/how-to/add-an-evidence-source.md").read_text()
-    module = tmp_path / "build.py"
-    module.write_text(re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)[0])
-    source: EvidenceSource[str] = runpy.run_path(str(module))["BUILD"]
-    assert source.applies_to(make_source_context(connections, proxy).target)
-    with pytest.raises(SourceError, match="name no version"):
-        await source.query(make_source_context(connections, proxy))
-    proxy.metrics = '# TYPE x gauge\nteleport_build_info{gitref="",goversion="g",version="18.1.0"} 1.0\n'
-    assert await source.query(make_source_context(connections, proxy)) == "18.1.0"
+    declaration, polling_module, *_ = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    folder = tmp_path / "refloat_hubs"
+    folder.mkdir()
+    (folder / "__init__.py").write_text(declaration)
+    (folder / "polling.py").write_text(polling_module)
+    monkeypatch.syspath_prepend(tmp_path)
+    source = load_object("refloat_hubs:SOURCE", ClusterSource)
+    polling = load_object(source.polling, SourcePolling)
+    assert polling.capabilities == source.capabilities
+    responses = {
+        "/varz": {"name": "hub-1"},
+        "/leafz": {"leafs": [{"name": "leaf-1"}]},
+        "/healthz": {"status": "ok"},
+    }
+    async with _serve_json(responses) as address:
+        target = PollTarget(0, InstanceKind.PROXY, address, address)
+        health, tunnels = polling.instance_sources
+        [lists] = polling.list_sources
+
+        async def query(evidence_source: EvidenceSource[Any]) -> Any:
+            addresses = (address, "127.0.0.1:1")
+            return await query_source(
+                connections, target, evidence_source, lambda: 5.0, lambda: 9.0, addresses
+            )
+
+        [hub] = await query(lists)
+        assert (hub.id, hub.resource.address) == ("hub-1", address)
+        assert (await query(tunnels)).agents == {"leaf-1": ("leaf-1", 9.0)}
+        assert (await query(health)).serving_status is ServingStatus.SERVING
+        responses["/healthz"] = {"status": "unavailable"}
+        assert (await query(health)).serving_status is ServingStatus.NOT_SERVING
+    assert str(await query(lists)) == "no hub responds"
+
+
+@asynccontextmanager
+async def _serve_json(responses: Mapping[str, object]) -> AsyncIterator[str]:
+    async def respond(request: web.Request) -> web.Response:
+        return web.json_response(responses[request.path])
+
+    application = web.Application()
+    application.router.add_get("/{path}", respond)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    host, port = runner.addresses[0][:2]
+    try:
+        yield f"{host}:{port}"
+    finally:
+        await runner.cleanup()

@@ -18,6 +18,12 @@ from fleet.clusters.test_report import (
     pack_report,
 )
 from fleet.nodes.shared.flags import client_tls_options
+from fleet.source_plugins.registry import (
+    DEFAULT_SOURCE,
+    SourceLoadError,
+    SourceNotInstalledError,
+    require_source,
+)
 from fleet.transport.tls import TLSFiles
 from fleet.vocabulary.clusters import AddressKind
 
@@ -55,9 +61,12 @@ def cluster() -> None:
     help="static: host:port; dns: host:port with all addresses of the host; srv: names of SRV records; file_sd: "
     "paths of Prometheus file_sd files.",
 )
+@click.option(
+    "--source", default=DEFAULT_SOURCE, show_default=True, help="What its auths, proxies and agents run."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @client_tls_options
-def test(auths: str, kind: str, as_json: bool, tls: TLSFiles) -> None:
+def test(auths: str, kind: str, source: str, as_json: bool, tls: TLSFiles) -> None:
     """Test the connection to a cluster from this machine, and say what to do about each failure.
 
     The test changes nothing. Exit code 0: no step failed; 1: a step failed.
@@ -66,7 +75,12 @@ def test(auths: str, kind: str, as_json: bool, tls: TLSFiles) -> None:
     address_kind = AddressKind(kind)
     if problems := check_entries(address_kind, entries):
         raise Failure(f"--auths: {problems[0]}")
-    report = asyncio.run(_run(address_kind, entries, tls if tls.enabled else None, is_shown=not as_json))
+    try:
+        report = asyncio.run(
+            _run(address_kind, entries, tls if tls.enabled else None, source, is_shown=not as_json)
+        )
+    except (SourceNotInstalledError, SourceLoadError) as error:
+        raise Failure(f"--source: {error}") from error
     if as_json:
         print_json(pack_report(report))
     if report.verdict is StepVerdict.FAILED:
@@ -74,11 +88,13 @@ def test(auths: str, kind: str, as_json: bool, tls: TLSFiles) -> None:
 
 
 async def _run(
-    kind: AddressKind, entries: list[str], tls: TLSFiles | None, *, is_shown: bool
+    kind: AddressKind, entries: list[str], tls: TLSFiles | None, source: str, *, is_shown: bool
 ) -> ConnectionTestReport:
     now = time.time()
-    report = ConnectionTestReport("", "", now, started_at=now)
-    async for step in run_connection_test(kind, entries, tls):
+    report = ConnectionTestReport(
+        "", "", now, started_at=now, step_names=tuple(require_source(source).test_steps)
+    )
+    async for step in run_connection_test(kind, entries, tls, source):
         report = replace(report, steps=(*report.steps, step))
         if is_shown:
             click.echo(format_step(step))

@@ -1,0 +1,68 @@
+"""Declaration of a source: what it can do, how the form of a cluster applies to it, and where its code is. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from fleet.vocabulary.capabilities import Capability
+from fleet.vocabulary.clusters import AddressKind, TLSSource
+from fleet.vocabulary.connection_tests import StepName
+
+#: Steps of a connection test that Refloat has for every source: addresses, TCP, TLS with gRPC, certificates with roles.
+COMMON_STEPS = (StepName.RESOLVE, StepName.CONNECT, StepName.TLS, StepName.IDENTITY)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceForm:
+    """How the fields of a cluster apply to a source."""
+
+    address_kinds: Sequence[AddressKind] = tuple(AddressKind)
+    tls_sources: Sequence[TLSSource] = tuple(TLSSource)
+    #: The clusters may have a name that is expected in certificates.
+    has_server_name: bool = True
+    #: Name that is expected in certificates without such a name; empty: that of the role of the instance.
+    default_server_name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSource:
+    """A product whose clusters Refloat monitors. An entry point of the group `refloat.sources` names it."""
+
+    #: Value of `Cluster.source`: lowercase letters, digits and hyphens, at most 32 characters.
+    slug: str
+    #: Name of the product on pages.
+    label: str
+    #: What its clusters can have; one cluster may have less, by its version or the role of Refloat's identity.
+    capabilities: frozenset[Capability]
+    #: `module:object` of its `fleet.monitoring.sources.source.SourcePolling`.
+    polling: str
+    #: `module:object` of the checks of its steps by name: a dict of StepName to
+    #: `fleet.clusters.connection_test.api_steps.StepCheck`.
+    connection_test: str
+    #: Steps of its connection test in their order, and the capabilities that each one tests.
+    test_steps: Mapping[StepName, frozenset[Capability]]
+    form: SourceForm = field(default_factory=SourceForm)
+    #: Why its clusters never have a capability: a sentence. Without one Refloat says that the product lacks an API.
+    absence_reasons: Mapping[Capability, str] = field(default_factory=dict)
+
+
+def find_missing_reason(
+    source: ClusterSource, findings: Mapping[Capability, str], capability: Capability
+) -> str | None:
+    """Return why a cluster does not have a capability, as a sentence; None if it has.
+
+    `findings`: reasons that the newest round found at the cluster, such as a role that lacks a permission.
+    """
+    if capability in source.capabilities:
+        return findings.get(capability)
+    return source.absence_reasons.get(
+        capability,
+        f"{source.label} has no API for this: {capability.label[0].lower()}{capability.label[1:]}.",
+    )
+
+
+def list_missing(source: ClusterSource, findings: Mapping[Capability, str]) -> dict[Capability, str]:
+    """Return the capabilities that a cluster does not have, each with the reason."""
+    reasons = ((capability, find_missing_reason(source, findings, capability)) for capability in Capability)
+    return {capability: reason for capability, reason in reasons if reason is not None}

@@ -1,0 +1,22 @@
+"""Steps of a connection test, of which each source has some: docs/reference/connection-test.md. No I/O."""
+
+from __future__ import annotations
+
+from fleet.vocabulary.enum_types import LabelledEnum
+
+
+class StepName(LabelledEnum):
+    """Steps in their order."""
+
+    RESOLVE = "resolve", "Addresses"
+    CONNECT = "connect", "Connection"
+    TLS = "tls", "TLS"
+    IDENTITY = "identity", "Certificates and roles"
+    HEALTH = "health", "Health of an auth"
+    INSTANCES = "instances", "List of auths and proxies"
+    AGENTS = "agents", "List of agents"
+    TUNNELS = "tunnels", "Tunnels of the proxies"
+    READYZ = "readyz", "Process state (/readyz)"
+    NETWORKING = "networking", "Networking config"
+    POLICIES = "policies", "Policies"
+    CLOCK = "clock", "Clock"
