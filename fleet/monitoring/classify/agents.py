@@ -105,12 +105,15 @@ def _match_unknown(s: Situation) -> Diagnosis | None:
         return _diagnose_unknown()
     if s.frame.cluster_unreachable:
         return _diagnose_unknown(Reason.CLUSTER_UNREACHABLE)
+    if not s.frame.has_tunnels and not s.frame.has_heartbeats:
+        return _diagnose_unknown(Reason.NONE)
     proxies = {*s.agent.tunnels, *s.agent.last_proxies}
     feeds = [s.frame.conditions[index].is_feed_fresh for index in proxies if index in s.frame.conditions]
     if s.frame.presence_stale and not any(feeds):
         return _diagnose_unknown()
     # With a live tunnel the resource decides, and with a resource the tunnel decides.
-    if s.live_tunnels and s.resource is ResourceState.UNCLEAR:
+    depends_on_resource = s.frame.has_heartbeats and (bool(s.live_tunnels) or not s.frame.has_tunnels)
+    if depends_on_resource and s.resource is ResourceState.UNCLEAR:
         return _diagnose_unknown()
     if not s.live_tunnels and s.has_unread_tunnel and s.resource is not ResourceState.EXPIRED:
         return _diagnose_unknown()
@@ -118,7 +121,7 @@ def _match_unknown(s: Situation) -> Diagnosis | None:
 
 
 def _match_never(s: Situation) -> Diagnosis | None:
-    if s.agent.had_tunnel or s.agent.tunnels or s.agent.last_proxies:
+    if not s.frame.has_tunnels or s.agent.had_tunnel or s.agent.tunnels or s.agent.last_proxies:
         return None
     if s.resource is ResourceState.EXPIRED or (
         s.resource is ResourceState.UNEXPIRED and s.frame.has_all_tunnel_reports
@@ -148,7 +151,8 @@ def _match_unreachable(s: Situation) -> Diagnosis | None:
         return _diagnose_unknown()
     if s.has_live_heartbeat:
         return Diagnosis(State.STRANDED, Reason.NO_TUNNEL, outlook=UNCLEAR)
-    if s.resource is ResourceState.UNCLEAR or _depends_on_unknown_instance(s):
+    is_unclear = s.frame.has_heartbeats and s.resource is ResourceState.UNCLEAR
+    if is_unclear or _depends_on_unknown_instance(s):
         return _diagnose_unknown()
     return Diagnosis(State.OFFLINE, Reason.OWN_HOST, outlook=UNCLEAR)
 
@@ -189,12 +193,12 @@ def _depends_on_unknown_instance(s: Situation) -> bool:
 
 def _match_at_risk(s: Situation) -> Diagnosis | None:
     heartbeat = s.agent.heartbeat
-    assert heartbeat is not None, "a reachable agent has a resource"
     carrier = s.auth if s.is_sick(s.auth) else s.via_proxy if s.is_cut_off(s.via_proxy) else None
     if carrier is not None:
+        assert heartbeat is not None, "a reachable agent with an auth has a resource"
         reason, cause, outlook = _attribute_resource_loss(s, carrier)
         return Diagnosis(State.AT_RISK, reason, cause, outlook, max(heartbeat.expires_at, s.frame.now))
-    if all(s.is_sick(index) for index in s.live_tunnels):
+    if s.live_tunnels and all(s.is_sick(index) for index in s.live_tunnels):
         return _diagnose_sick_proxies(s, State.AT_RISK)
     return None
 
@@ -207,8 +211,6 @@ def _match_working(s: Situation) -> Diagnosis | None:
 
 
 def _match_degraded(s: Situation) -> Diagnosis | None:
-    heartbeat = s.agent.heartbeat
-    assert heartbeat is not None, "a reachable agent has a resource"
     if len(_live_desired_proxies_of(s)) < s.effective_desired_count:
         return _diagnose_too_few_tunnels(s)
     if sum(not s.is_sick(index) for index in _live_desired_proxies_of(s)) < s.effective_desired_count:
@@ -219,7 +221,8 @@ def _match_degraded(s: Situation) -> Diagnosis | None:
     degraded_index = _find_degraded_dependency(s)
     if degraded_index is not None:
         return Diagnosis(State.DEGRADED, Reason.INSTANCE_DEGRADED, degraded_index, UNCLEAR)
-    if heartbeat.claimed_count > len(s.agent.tunnels) and s.frame.has_all_tunnel_reports and s.is_disagreeing:
+    claimed_count = 0 if s.agent.heartbeat is None else s.agent.heartbeat.claimed_count
+    if claimed_count > len(s.agent.tunnels) and s.frame.has_all_tunnel_reports and s.is_disagreeing:
         return Diagnosis(State.DEGRADED, Reason.DISAGREE, outlook=UNCLEAR)
     return None
 
@@ -253,10 +256,9 @@ def _find_degraded_dependency(s: Situation) -> int | None:
 
 
 def _match_excess(s: Situation) -> Diagnosis | None:
-    heartbeat = s.agent.heartbeat
-    assert heartbeat is not None, "a reachable agent has a resource"
+    desired_count = 0 if s.agent.heartbeat is None else s.agent.heartbeat.desired_count
     # In a mesh no tunnel is excess: the agent wants one to every desired proxy.
-    if heartbeat.desired_count > 0 and len(_live_desired_proxies_of(s)) > heartbeat.desired_count:
+    if 0 < desired_count < len(_live_desired_proxies_of(s)):
         return Diagnosis(State.EXCESS, Reason.TOO_MANY_TUNNELS)
     return None
 

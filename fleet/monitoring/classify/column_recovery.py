@@ -59,6 +59,8 @@ def from_proxy(s: AgentSubset, proxy: Index, *, silent_since: Times | None) -> O
         due = np.where(loses_connections, silent_since + tracker_ttl + REDIAL_SECONDS, due)
     is_deregistered = tables.states[proxy] == InstanceState.GONE
     due = np.where(is_deregistered, tables.since[proxy] + REDIAL_SECONDS, due)
+    if not s.frame.has_heartbeats:
+        due = np.full(s.size, -1.0)
     recovery, at = _automatic_recovery(due, s.frame.now)
     has_no_other_proxy = (
         s.frame.ok_proxy_count <= s.healthy_counts

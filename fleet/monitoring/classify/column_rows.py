@@ -59,6 +59,8 @@ class PackedColumns:
     @staticmethod
     def effective_desired_counts(desired_counts: Array, tracked_counts: Array, frame: FleetFrame) -> Array:
         """Return `Situation.effective_desired_count` of many agents."""
+        if not (frame.has_heartbeats and frame.has_tunnels):
+            return np.zeros(len(desired_counts), np.int16)
         mesh = np.minimum(_CAPS.take(tracked_counts), np.int16(min(frame.desired_proxy_count, _NO_CAP)))
         return np.where(
             desired_counts == 0,

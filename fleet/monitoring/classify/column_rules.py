@@ -53,16 +53,23 @@ def _apply_unknown(s: AgentSubset, out: SubsetVerdicts) -> None:
     if s.frame.cluster_unreachable:
         _put_unknown(out, out.is_undecided, Reason.CLUSTER_UNREACHABLE)
         return
+    if not s.frame.has_tunnels and not s.frame.has_heartbeats:
+        _put_unknown(out, out.is_undecided, Reason.NONE)
+        return
     if s.frame.presence_stale:
         _put_unknown(out, ~s.has_fresh_feed())
     has_live_tunnel = s.live_counts > 0
-    _put_unknown(out, has_live_tunnel & ~s.is_unexpired & ~s.is_expired)
+    if s.frame.has_heartbeats:
+        depends_on_resource = has_live_tunnel if s.frame.has_tunnels else np.ones(s.size, np.bool_)
+        _put_unknown(out, depends_on_resource & ~s.is_unexpired & ~s.is_expired)
     doubtful = ~has_live_tunnel & ~s.is_expired & (s.tunnel_counts > 0) & out.is_undecided
     if doubtful.any():
         _put_unknown(out, doubtful & s.has_unread_tunnel())
 
 
 def _apply_never(s: AgentSubset, out: SubsetVerdicts) -> None:
+    if not s.frame.has_tunnels:
+        return
     never = ~s.had_tunnel & (s.tunnel_counts == 0) & ~s.has_last_proxies
     is_certain = s.is_expired | (
         s.is_unexpired if s.frame.has_all_tunnel_reports else np.zeros(s.size, np.bool_)
@@ -72,7 +79,9 @@ def _apply_never(s: AgentSubset, out: SubsetVerdicts) -> None:
 
 
 def _apply_unreachable(s: AgentSubset, out: SubsetVerdicts) -> None:
-    unreachable = out.is_undecided & ~((s.live_counts > 0) & s.is_unexpired)
+    has_tunnel = s.live_counts > 0 if s.frame.has_tunnels else np.ones(s.size, np.bool_)
+    is_present = s.is_unexpired if s.frame.has_heartbeats else np.ones(s.size, np.bool_)
+    unreachable = out.is_undecided & ~(has_tunnel & is_present)
     if not unreachable.any():
         return
     has_no_live_tunnel = s.live_counts == 0
@@ -104,7 +113,7 @@ def _apply_unreachable(s: AgentSubset, out: SubsetVerdicts) -> None:
     depends_on_unknown = (
         (s.frame.tables.states[dependencies] == InstanceState.UNKNOWN) & (dependencies != NO_INSTANCE)
     ).any(axis=1)
-    unclear = ~s.is_unexpired & ~s.is_expired
+    unclear = ~s.is_unexpired & ~s.is_expired & s.frame.has_heartbeats
     _put_unknown(out, unreachable & (unclear | depends_on_unknown))
     out.put(unreachable, State.OFFLINE, Reason.OWN_HOST, outlook=UNCLEAR)
 
@@ -155,7 +164,7 @@ def _apply_at_risk(s: AgentSubset, out: SubsetVerdicts) -> None:
     if (is_cut_off & out.is_undecided).any():
         carrier = np.where(is_auth_sick, s.auth, s.via_proxy)
         _put_strands_at(s, out, out.put(is_cut_off, State.AT_RISK, *_attribute_resource_loss(s, carrier)))
-    all_sick = (s.healthy_counts == 0) & out.is_undecided
+    all_sick = (s.healthy_counts == 0) & (s.live_counts > 0) & out.is_undecided
     if all_sick.any():
         out.put(all_sick, State.AT_RISK, *_attribute_to_sick_proxies(s))
 

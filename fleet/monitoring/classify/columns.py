@@ -13,7 +13,15 @@ from fleet.monitoring.classify.column_rows import AgentTunnelCounts, PackedColum
 from fleet.monitoring.classify.column_rules import decide
 from fleet.monitoring.classify.frame import FleetFrame
 from fleet.monitoring.classify.tables import DEGRADED, DESIRED, LIVE, SICK
-from fleet.monitoring.columns import NO_INSTANCE, RECOVERY_SHIFT, RETIRED, VERDICT
+from fleet.monitoring.columns import (
+    DISAGREEMENT,
+    HAD_TUNNEL,
+    NO_INSTANCE,
+    RECOVERY_SHIFT,
+    RETIRED,
+    VERDICT,
+    blank_heartbeats,
+)
 from fleet.vocabulary.verdicts import NO_CAUSE, State
 
 #: Bits per count: five counts of an agent's tunnels share the 53 bits of a float. No agent has 1,000 tunnels.
@@ -35,6 +43,9 @@ def classify_columns(
     `previous` is only used for the start of unchanged states. Its rows and those of `memory` are by agent index.
     """
     columns = PackedColumns(heartbeats, memory, tunnel_agents, tunnel_proxies)
+    if not (frame.has_heartbeats and frame.has_tunnels):
+        columns = _without_missing_evidence(columns, frame)
+        heartbeats = columns.heartbeats
     counts = _count_tunnels(columns, frame)
     verdicts = np.empty(len(heartbeats), VERDICT)
     for name, default in (("state", State.HEALTHY), ("reason_and_recovery", 0), ("cause", NO_CAUSE)):
@@ -42,7 +53,11 @@ def classify_columns(
     verdicts["recovers_at"] = 0
     verdicts["strands_at"] = 0
     indices = np.flatnonzero(~_is_plainly_healthy(columns, counts, frame))
-    reachable = (counts.live[indices] > 0) & (heartbeats["expires_at"].take(indices) > frame.unexpired_from)
+    reachable = np.ones(len(indices), np.bool_)
+    if frame.has_tunnels:
+        reachable &= counts.live[indices] > 0
+    if frame.has_heartbeats:
+        reachable &= heartbeats["expires_at"].take(indices) > frame.unexpired_from
     # Separately, because reachable and unreachable agents need different rules.
     for part in (indices[reachable], indices[~reachable]):
         if len(part):
@@ -53,6 +68,20 @@ def classify_columns(
         old, new = previous[:common_count], verdicts[:common_count]
         new["since"] = np.where(old["state"] == new["state"], old["since"], now)
     return verdicts
+
+
+def _without_missing_evidence(columns: PackedColumns, frame: FleetFrame) -> PackedColumns:
+    """Return the columns without evidence that the source does not report any more."""
+    heartbeats, memory = columns.heartbeats, columns.memory.copy()
+    tunnel_agents, tunnel_proxies = columns.tunnel_agents, columns.tunnel_proxies
+    if not frame.has_heartbeats:
+        heartbeats = blank_heartbeats(len(heartbeats))
+        memory["last_auth"] = NO_INSTANCE
+    if not frame.has_tunnels:
+        tunnel_agents, tunnel_proxies = tunnel_agents[:0], tunnel_proxies[:0]
+        memory["last_proxies"] = NO_INSTANCE
+        memory["flags"] &= np.uint8(0xFF & ~(HAD_TUNNEL | DISAGREEMENT))
+    return PackedColumns(heartbeats, memory, tunnel_agents, tunnel_proxies)
 
 
 def _count_tunnels(columns: PackedColumns, frame: FleetFrame) -> AgentTunnelCounts:
@@ -96,7 +125,8 @@ def _is_plainly_healthy(
     healthy &= (flags.take(heartbeats["via_proxy"]) & problem_flags) == 0
     healthy &= (memory["flags"] & RETIRED) == 0
     healthy &= memory["working_until"] <= frame.now
-    healthy &= counts.healthy > 0
+    if frame.has_tunnels:
+        healthy &= counts.healthy > 0
     healthy &= counts.healthy_desired >= columns.effective_desired_counts(
         desired_counts, memory["tracked_count"], frame
     )

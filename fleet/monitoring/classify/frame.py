@@ -35,7 +35,7 @@ class FleetFrame:
     blind: bool
     #: No instance responds: the network between Refloat and the fleet is the likely cause.
     cluster_unreachable: bool
-    #: No attempt to read the agents' resources ended recently.
+    #: No attempt to read the agents' resources ended recently, or the source has none.
     presence_stale: bool
     #: Every auth is failing: no resource is renewed, so resources expire by prediction.
     all_auths_sick: bool
@@ -47,6 +47,9 @@ class FleetFrame:
     unexpired_from: float
     #: Every proxy that can have tunnels has reported recently: a tunnel that is not reported does not exist.
     has_all_tunnel_reports: bool
+    #: The source reports heartbeats, or tunnels by agent; rules that need the others do not apply.
+    has_heartbeats: bool
+    has_tunnels: bool
     #: Number of desired proxies, and their number if none had expired.
     desired_proxy_count: int
     max_desired_proxy_count: int
@@ -106,7 +109,9 @@ def prepare_frame(fleet: FleetEvidence, now: float) -> FleetFrame:
     backend_down_since = _backend_down_since(auths)
     responded_at = fleet.presence_freshness.responded_at
     expired_until, unexpired_from = -1.0, now
-    if all_auths_sick:
+    if not fleet.has_heartbeats:
+        pass  # No resource can be judged: the state of every one stays unclear.
+    elif all_auths_sick:
         expired_until = now
     elif responded_at is not None and is_fresh(responded_at, now, timing):
         # A resource that expired after the last response may have been renewed: the next response shows it.
@@ -119,12 +124,17 @@ def prepare_frame(fleet: FleetEvidence, now: float) -> FleetFrame:
         dependencies=find_dependencies(conditions, timing, backend_down=backend_down_since is not None),
         blind=fleet.blind,
         cluster_unreachable=_is_cluster_unreachable(conditions.values(), now, timing),
-        presence_stale=not is_fresh(last_attempt_at(fleet.presence_freshness), now, timing),
+        presence_stale=not fleet.has_heartbeats
+        or not is_fresh(last_attempt_at(fleet.presence_freshness), now, timing),
         all_auths_sick=all_auths_sick,
         backend_down_since=backend_down_since,
         expired_until=expired_until,
         unexpired_from=unexpired_from,
-        has_all_tunnel_reports=bool(proxies) and not any(_may_hide_tunnels(proxy, now) for proxy in proxies),
+        has_all_tunnel_reports=fleet.has_tunnels
+        and bool(proxies)
+        and not any(_may_hide_tunnels(proxy, now) for proxy in proxies),
+        has_heartbeats=fleet.has_heartbeats,
+        has_tunnels=fleet.has_tunnels,
         desired_proxy_count=sum(proxy.is_desired for proxy in proxies),
         max_desired_proxy_count=_count_max_desired_proxies(proxies),
         closing_proxies=tuple(proxy.facts.index for proxy in proxies if _is_closing(proxy)),

@@ -84,6 +84,9 @@ def from_proxy(
         return Outlook(Recovery.BY_ITSELF, dependency.moves_at)
     if frame.ok_proxy_count <= healthy_tunnel_count:
         return ONLY_IF_CAUSE_RECOVERS
+    if not frame.has_heartbeats:
+        # RFD 226 is not what agents of this product do.
+        return UNCLEAR
     if proxy.state is InstanceState.GONE:
         return automatic_recovery(proxy.since + REDIAL_SECONDS, frame.now)
     ttl = 0.0 if heartbeat is None else heartbeat.ttl_seen

@@ -24,6 +24,10 @@ def _state_sentence(s: Situation, state: State, reason: Reason, cause: int) -> s
         return "The agent is enrolled but has never had a tunnel."
     if state is State.STRANDED:
         return _stranded_sentence(s, reason, cause)
+    if state is State.OFFLINE and not s.frame.has_tunnels:
+        return "The agent's heartbeat has expired, but its auth is OK: check its host."
+    if state is State.OFFLINE and not s.frame.has_heartbeats:
+        return "The agent has no live tunnel, but its proxies are OK: check its host."
     if state is State.OFFLINE:
         return (
             "The agent has no heartbeat and no live tunnel, but its auth and proxies are OK: check its host."
@@ -36,7 +40,11 @@ def _state_sentence(s: Situation, state: State, reason: Reason, cause: int) -> s
         return _degraded_sentence(s, reason, cause)
     if state is State.EXCESS:
         return f"The agent has {len(s.live_tunnels)} tunnels, but its desired count is {_desired_count(s)}."
+    if not s.frame.has_tunnels:
+        return f"The agent's heartbeat has not expired, and {_auth_name(s)} receives its heartbeats."
     proxies = _join_names(s.live_tunnels, s.frame)
+    if not s.frame.has_heartbeats:
+        return f"The agent is reachable through {proxies}."
     return f"The agent is reachable through {proxies}, and {_auth_name(s)} receives its heartbeats."
 
 
@@ -51,6 +59,8 @@ def _unknown_sentence(s: Situation, reason: Reason) -> str:
     if reason is Reason.DISAGREE:
         proxies = _join_names(s.live_tunnels, s.frame)
         return f"The agent has a tunnel to {proxies}, but no auth has ever listed the agent."
+    if reason is Reason.NONE:
+        return "The source of this cluster does not report whether its agents are connected."
     return "Refloat has too little recent data to determine the state of this agent."
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 from fleet.monitoring.classify.frame import FleetFrame
@@ -40,8 +40,9 @@ class Situation:
 
     @property
     def is_reachable(self) -> bool:
-        """Return whether the agent has a live tunnel and an unexpired resource."""
-        return bool(self.live_tunnels) and self.resource is ResourceState.UNEXPIRED
+        """Return whether the agent has a live tunnel and an unexpired resource, as far as the source reports them."""
+        has_tunnel = bool(self.live_tunnels) or not self.frame.has_tunnels
+        return has_tunnel and (self.resource is ResourceState.UNEXPIRED or not self.frame.has_heartbeats)
 
     @property
     def has_live_heartbeat(self) -> bool:
@@ -89,7 +90,7 @@ class Situation:
         In a mesh: one to each proxy that the agent knows; a new or an expired proxy is not missing.
         """
         heartbeat = self.agent.heartbeat
-        if heartbeat is None:
+        if heartbeat is None or not self.frame.has_tunnels:
             return 0
         if heartbeat.desired_count > 0:
             return min(heartbeat.desired_count, self.frame.max_desired_proxy_count)
@@ -117,7 +118,11 @@ class Situation:
 
 
 def read_situation(agent: AgentEvidence, frame: FleetFrame) -> Situation:
-    """Return the situation of an agent in a frame."""
+    """Return the situation of an agent in a frame, without evidence that the source does not report any more."""
+    if not frame.has_heartbeats:
+        agent = replace(agent, heartbeat=None, last_auth=None)
+    if not frame.has_tunnels:
+        agent = replace(agent, tunnels=(), last_proxies=(), had_tunnel=False, disagreement_rounds=0)
     heartbeat = agent.heartbeat
     conditions = [frame.conditions[index] for index in agent.tunnels if index in frame.conditions]
     recent_proxy_limit = (

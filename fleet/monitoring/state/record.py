@@ -33,7 +33,9 @@ from fleet.monitoring.state.codec import (
 from fleet.monitoring.state.column_cache import ColumnCache, ColumnVersions
 from fleet.monitoring.state.connect import map_redis_errors
 from fleet.monitoring.state.keys import Keys
+from fleet.monitoring.state.missing_capabilities import unpack_missing
 from fleet.monitoring.state.roster import Roster, Rosters
+from fleet.vocabulary.capabilities import Capability
 from fleet.vocabulary.instances import InstanceFacts
 
 
@@ -60,6 +62,8 @@ class ClusterRecord:
     lists_feed: FeedState
     #: Feed state by instance index of the proxy.
     tunnel_feeds: Mapping[int, FeedState]
+    #: Capabilities that the source of the cluster does not have there, with the reason.
+    missing_capabilities: Mapping[Capability, str] = field(default_factory=dict, kw_only=True)
     #: Last success of a self-probe, seconds since the epoch; None without one.
     probed_at: float | None
     #: Agents that were recently asked through their tunnels; their responses are already in the columns.
@@ -76,6 +80,8 @@ class ClusterRecord:
             blind=self.probed_at is not None and now - self.probed_at > timing.stale_after,
             timing=timing,
             degraded_instances=find_degraded_instances(self.instances, now, timing),
+            has_heartbeats=Capability.LAST_SEEN not in self.missing_capabilities,
+            has_tunnels=Capability.TUNNELS_BY_AGENT not in self.missing_capabilities,
         )
 
 
@@ -121,12 +127,14 @@ def load_record(
     with map_redis_errors(), redis.pipeline(transaction=True) as pipe:
         for key in (
             *(keys.epoch, keys.memory_version, keys.attributes_version),
-            *(keys.concluded_round, keys.probe),
+            *(keys.concluded_round, keys.probe, keys.missing_capabilities),
         ):
             pipe.get(key)
         for key in (keys.feeds, keys.report_rows, keys.resources, keys.polls, keys.spells):
             pipe.hgetall(key)
-        epoch, memory_version, attributes_version, concluded_round, probe, *hashes = pipe.execute()
+        epoch, memory_version, attributes_version, concluded_round, probe, missing_blob, *hashes = (
+            pipe.execute()
+        )
     feeds, report_blobs, *instance_hashes = hashes
     feed_states = {name.decode(): unpack_feed(text) for name, text in feeds.items()}
     presence_feed, lists_feed = feed_states.pop(PRESENCE, FeedState()), feed_states.pop(LISTS, FeedState())
@@ -169,6 +177,7 @@ def load_record(
         presence_feed=presence_feed,
         lists_feed=lists_feed,
         tunnel_feeds=tunnel_feeds,
+        missing_capabilities=unpack_missing(missing_blob),
         probed_at=None if probe is None else float(probe),
         agent_report_rows=report_rows,
         attributes=attributes.table,

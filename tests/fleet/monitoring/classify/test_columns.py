@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -49,13 +51,51 @@ def compare_classifiers(fleet: RandomFleet) -> set[tuple[State, Reason, Recovery
     auths=st.integers(0, 4),
     proxies=st.integers(0, 5),
     healthy_share=st.sampled_from([0.0, 0.5, 0.8, 1.0]),
+    has_heartbeats=st.booleans(),
+    has_tunnels=st.booleans(),
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_classify_columns_equals_classify(
-    seed: int, agents: int, auths: int, proxies: int, healthy_share: float
+    seed: int,
+    agents: int,
+    auths: int,
+    proxies: int,
+    healthy_share: float,
+    has_heartbeats: bool,
+    has_tunnels: bool,
 ) -> None:
-    """Both agree on state, reason, cause and prediction of every agent."""
-    compare_classifiers(random_fleet(seed, agents, auths, proxies, healthy_share))
+    """Both agree on state, reason, cause and prediction of every agent, also of a source without some evidence."""
+    fleet = random_fleet(seed, agents, auths, proxies, healthy_share)
+    evidence = replace(fleet.evidence, has_heartbeats=has_heartbeats, has_tunnels=has_tunnels)
+    compare_classifiers(replace(fleet, evidence=evidence))
+
+
+@pytest.mark.parametrize("has_heartbeats", [False, True])
+def test_verdicts_that_need_missing_evidence_are_not_made(has_heartbeats: bool) -> None:
+    """Neither an expiry without heartbeats nor a missing tunnel without tunnels is known; agents still have states."""
+    verdict_keys: set[tuple[State, Reason, Recovery]] = set()
+    for seed in range(40):
+        fleet = random_fleet(seed, 60, 3, 4, (0.5, 0.8, 1.0)[seed % 3])
+        evidence = replace(fleet.evidence, has_heartbeats=has_heartbeats, has_tunnels=not has_heartbeats)
+        verdict_keys |= compare_classifiers(replace(fleet, evidence=evidence))
+    states, reasons = {state for state, _, _ in verdict_keys}, {reason for _, reason, _ in verdict_keys}
+    assert {State.HEALTHY, State.AT_RISK, State.STRANDED, State.OFFLINE} <= states
+    assert not reasons & {Reason.TOO_FEW_TUNNELS, Reason.TOO_MANY_TUNNELS, Reason.DISAGREE, Reason.NO_TUNNEL}
+    if has_heartbeats:
+        assert State.NEVER not in states
+    else:
+        # RFD 226 does not describe the agents of a product without heartbeats: their recovery is not predicted.
+        assert not reasons & {Reason.RESOURCE_EXPIRED, Reason.AUTH_UNHEALTHY, Reason.BACKEND_DOWN}
+        recoveries = {recovery for state, _, recovery in verdict_keys if state is State.STRANDED}
+        assert Recovery.BY_ITSELF not in recoveries
+
+
+def test_without_heartbeats_and_tunnels_every_state_is_unknown() -> None:
+    """Retired agents stay retired."""
+    fleet = random_fleet(5, 60, 3, 4, 0.8)
+    evidence = replace(fleet.evidence, has_heartbeats=False, has_tunnels=False)
+    states = {state for state, _, _ in compare_classifiers(replace(fleet, evidence=evidence))}
+    assert states <= {State.UNKNOWN, State.RETIRED}
 
 
 def test_random_fleets_reach_every_state_and_reason() -> None:
