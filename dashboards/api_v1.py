@@ -66,7 +66,7 @@ from dashboards.shared.rewind import Moment, MomentError, open_moment
 from fleet import __version__
 from fleet.alerts.configuration.document import ConfigurationError
 from fleet.alerts.setup.problems import SetupChangedError, SetupError
-from fleet.changes import ChangeRefusedError, StaleRevisionError
+from fleet.changes import CapabilityMissingError, ChangeRefusedError, StaleRevisionError
 from fleet.changes.operations import drains
 from fleet.clusters.service import ClusterChangedError, ClusterError
 from fleet.models.access import Permission
@@ -394,6 +394,8 @@ def _on_refusal(request: HttpRequest, error: Any) -> HttpResponse:
         status = 412
         detail = change_responses.describe_stale(cluster, error, is_planned=is_planned)
         body |= {"detail": detail, "revision": error.revision}
+    if isinstance(error, CapabilityMissingError):
+        body |= {"capability": error.capability}
     refusals.record(request, str(body["detail"]))
     return api.create_response(request, body, status=status)
 

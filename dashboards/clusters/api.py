@@ -20,6 +20,7 @@ from dashboards.shared.api.change_responses import (
     require_reauthentication,
 )
 from dashboards.shared.api.parameters import RequestBody, Schema
+from dashboards.shared.capabilities.missing import missing_capabilities_of
 from dashboards.shared.permissions import find_write_refusal, visible_clusters_of
 from fleet.clusters import service
 from fleet.clusters.address_entries import MOST_ENTRIES
@@ -73,6 +74,19 @@ class UploadedFile(Schema):
     """Expiry of its first certificate; null for a key."""
 
 
+class MissingCapability(Schema):
+    """A capability that the source of a cluster does not have there."""
+
+    capability: str
+    """Its slug, such as `policies`."""
+    label: str
+    """Its name on pages."""
+    reason: str
+    """Why the cluster does not have it, as a sentence."""
+    effect: str
+    """What Refloat does not show or do without it, as a sentence."""
+
+
 class ClusterItem(Schema):
     """A cluster, without its uploaded TLS files."""
 
@@ -106,6 +120,8 @@ class ClusterItem(Schema):
     """Whether dangerous actions require typing the name of the cluster."""
     review_required: bool
     """Whether a second person must approve each change."""
+    missing_capabilities: list[MissingCapability]
+    """What Refloat cannot show or change there, because of its product, its version or the role of Refloat."""
     version: str
     """Version of the values: a change may name the version that it is based on."""
 
@@ -400,6 +416,12 @@ def _item_of(row: Cluster) -> ClusterItem:
         is_paused=row.is_paused,
         production=row.production,
         review_required=row.review_required,
+        missing_capabilities=[
+            MissingCapability(
+                capability=capability, label=capability.label, reason=reason, effect=capability.effect
+            )
+            for capability, reason in missing_capabilities_of(row.pk).items()
+        ],
         version=service.version_of(row),
     )
 

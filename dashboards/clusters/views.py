@@ -12,6 +12,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 from dashboards.clusters import cluster_rows, setup_steps, test_rows, tls_words
 from dashboards.clusters.forms import ClusterForm
 from dashboards.shared import recent_proof, record_reader, refusals
+from dashboards.shared.capabilities.missing import missing_capabilities_of
 from dashboards.shared.pages import needs_record, sentence_of, signed_in_user_of
 from dashboards.shared.permissions import require_permission, require_write, requires, visible_clusters_of
 from dashboards.shared.request_actor import signed_in_actor_of
@@ -111,7 +112,8 @@ def _handle_form(request: HttpRequest, row: Cluster | None) -> HttpResponseBase:
 def cluster_page(request: HttpRequest, cluster: str) -> HttpResponseBase:
     """Show a cluster with its newest connection test. POST with `do`: test, pause, resume or remove.
 
-    Template `dashboards/cluster.html`: `row` (ClusterRow), `tls` (words), `test` (TestView or None), `steps`
+    Template `dashboards/cluster.html`: `row` (ClusterRow), `tls` (words), `missing_capabilities` (Capability,
+    reason), `test` (TestView or None), `steps`
     (SetupStep), `next_url` of the steps, `can_test`, `can_change`, `is_removable`; `dialog`: `pause`, `remove` (with
     `removal_error`) or empty.
     """
@@ -168,6 +170,7 @@ def _render_cluster(request: HttpRequest, stored_row: Cluster, removal_error: st
         "page": "clusters",
         "row": cluster_rows.make_row(stored_row, summary, report, now),
         "tls": tls_words.describe(stored_row),
+        "missing_capabilities": missing_capabilities_of(stored_row.pk).items(),
         "test": test_rows.make_view(report, now),
         "steps": steps,
         "next_url": setup_steps.find_next_url(steps) if steps else "",

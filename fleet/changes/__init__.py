@@ -6,6 +6,7 @@ docs/reference/changes.md. `transport.admin` writes to instances.
 from __future__ import annotations
 
 from fleet.vocabulary.actions import ChangeError, RefusalError
+from fleet.vocabulary.capabilities import Capability
 
 
 class ChangeRefusedError(ChangeError, RefusalError):
@@ -26,6 +27,14 @@ class ClusterBusyError(ChangeRefusedError):
 
 class NoEvidenceError(ChangeRefusedError):
     """Refloat has no current data of the cluster, so it cannot plan a change."""
+
+
+class CapabilityMissingError(ChangeRefusedError):
+    """The source of the cluster does not have a capability there; the message is the reason."""
+
+    def __init__(self, capability: Capability, reason: str) -> None:
+        super().__init__(reason.removesuffix("."))
+        self.capability = capability
 
 
 class StaleRevisionError(ChangeRefusedError):

@@ -15,7 +15,10 @@ from fleet.clusters.connection_test.run import run_connection_test
 from fleet.clusters.test_report import ConnectionTestReport
 from fleet.clusters.test_store import ConnectionTestStore, open_test_store
 from fleet.models.clusters import Cluster
+from fleet.monitoring.state.connect import connect
+from fleet.monitoring.state.missing_capabilities import MissingCapabilityStore
 from fleet.processes.valkey import find_free_port
+from fleet.vocabulary.capabilities import Capability
 from fleet.vocabulary.clusters import AddressKind
 from tests.browser.axe import accessible_everywhere
 from tests.browser.conftest import Visiting
@@ -110,3 +113,30 @@ async def test_form_shows_what_the_choices_need(visiting: Visiting) -> None:
     await accessible_everywhere(page)
     await page.get_by_label("No TLS").check()
     await expect(page.get_by_label("Server name")).to_be_hidden()
+
+
+def _create_cluster(cluster: str) -> None:
+    Cluster.objects.create(id=cluster, name=f"Lab {cluster}", auths=["auth.invalid:3025"], is_paused=True)
+
+
+async def test_what_a_source_cannot_do_is_a_reason_where_the_form_would_be(visiting: Visiting) -> None:
+    """On the page of the cluster, and on each page that needs the capability."""
+    visit = await visiting(color_scheme="light", viewport={"width": 1400, "height": 900})
+    page, cluster = await visit.new_page(), f"t{secrets.token_hex(5)}"
+    await visit.rows(_create_cluster, cluster)
+    reasons = {
+        Capability.POLICIES: "Lab instances do not report their policies.",
+        Capability.RECONNECT_ADVICE: "The role refloat lacks the verb update for agents.",
+    }
+    redis = connect(visit.console.server.url)
+    await asyncio.to_thread(MissingCapabilityStore(redis, PREFIX).write, cluster, reasons)
+    await page.goto(f"{visit.console.url}/clusters/{cluster}/", wait_until="domcontentloaded")
+    section = page.locator("#capabilities")
+    for capability, reason in reasons.items():
+        await expect(section).to_contain_text(f"{reason} {capability.effect}")
+    await accessible_everywhere(page)
+    for path, capability in (("policies", Capability.POLICIES), ("reconnect", Capability.RECONNECT_ADVICE)):
+        await page.goto(f"{visit.console.url}/c/{cluster}/{path}/", wait_until="domcontentloaded")
+        await expect(page.locator("main")).to_contain_text(reasons[capability])
+        await expect(page.locator("main form")).to_have_count(0)
+        await accessible_everywhere(page)

@@ -23,6 +23,7 @@ from fleet.monitoring.views import (
     StreamHeader,
     Summary,
 )
+from fleet.vocabulary.capabilities import Capability
 from fleet.vocabulary.instances import InstanceFacts, InstanceKind, InstanceState, PollAttempt, ServingStatus
 from fleet.vocabulary.verdicts import NO_CAUSE, Reason, Recovery, State, Verdict
 
@@ -57,6 +58,8 @@ class FakeReader:
     #: Tunnels that every agent aims for (0: one to every proxy) and has, at most two; with two, one to each proxy.
     desired_count: int = 0
     tunnels_per_agent: int = 1
+    #: What rounds found that the source of the cluster cannot do.
+    found_capabilities: dict[Capability, str] = field(default_factory=dict)
 
     def change(self, index: int, state: State) -> dict[str, object]:
         """Conclude a round that changed one agent; return its event, as publish sends it."""
@@ -233,6 +236,11 @@ class FakeReader:
             opened_at_by_proxy={index % 2 + 2: now - 60},
             agent_report_response=self.answer,
         )
+
+    def missing_capabilities(self, cluster: str) -> dict[Capability, str]:
+        """See Reader."""
+        self._reach()
+        return self.found_capabilities
 
     def agent_responses(self, cluster: str) -> dict[int, AgentReportResponse]:
         """See Reader."""

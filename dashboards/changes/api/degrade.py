@@ -16,14 +16,17 @@ from dashboards.shared.api.access import ApiAccess
 from dashboards.shared.api.change_responses import (
     REFUSAL_RESPONSES,
     request_actor_of,
+    require_cluster,
     require_reauthentication,
 )
 from dashboards.shared.api.parameters import RequestBody, Schema
 from dashboards.shared.api.per_cluster import PerCluster
+from dashboards.shared.capabilities.missing import require_capability
 from fleet.changes.operations import degradations
 from fleet.changes.operations.degradations import DegradeRequest
 from fleet.models.access import Permission
 from fleet.protocol.destination.instance_status import LONGEST_REASON
+from fleet.vocabulary.capabilities import Capability
 
 router = Router()
 per_cluster = PerCluster(router)
@@ -70,6 +73,7 @@ def degrade_instance(
 
     A worker asks the instance to report itself as degraded, so that balancers prefer other instances.
     """
+    require_capability(require_cluster(cluster), Capability.RECONNECT_ADVICE)
     view = require_target_instance(cluster, instance_id).view
     facts = view.facts
     require_reauthentication(request)

@@ -22,10 +22,12 @@ from dashboards.shared.api.change_responses import (
 )
 from dashboards.shared.api.parameters import RequestBody, Schema
 from dashboards.shared.api.per_cluster import PerCluster
+from dashboards.shared.capabilities.missing import require_capability
 from fleet.models.access import Permission
 from fleet.models.changes import Change
 from fleet.models.drains import Drain
 from fleet.protocol.destination.instance_status import LONGEST_REASON, is_valid_reason
+from fleet.vocabulary.capabilities import Capability
 
 router = Router()
 per_cluster = PerCluster(router)
@@ -89,6 +91,7 @@ def drain_instance(request: HttpRequest, cluster: str, instance_id: str, body: D
 
     A worker sends the request to the instance within seconds. A drained instance accepts no new connections.
     """
+    require_capability(require_cluster(cluster), Capability.RECONNECT_ADVICE)
     target_instance = require_target_instance(cluster, instance_id)
     require_reauthentication(request)
     reason = require_reason(body.reason)

@@ -25,6 +25,7 @@ from dashboards.shared.api.change_responses import (
 )
 from dashboards.shared.api.parameters import RequestBody, Schema
 from dashboards.shared.api.per_cluster import PerCluster
+from dashboards.shared.capabilities.missing import require_capability
 from dashboards.shared.record_reader import take_record_snapshot
 from fleet.changes import ChangeRefusedError, engine
 from fleet.changes.networking import revisions as networking
@@ -33,6 +34,7 @@ from fleet.models.networking import NetworkingRevision
 from fleet.protocol.networking import config as rules
 from fleet.protocol.networking import config_yaml
 from fleet.protocol.networking.config import NetworkingConfig, NetworkingConfigError
+from fleet.vocabulary.capabilities import Capability
 from fleet.vocabulary.changes import ChangeKind
 
 router = Router()
@@ -110,7 +112,8 @@ def get_networking_config(request: HttpRequest, response: HttpResponse, cluster:
 
     Send its ETag as If-Match when you plan a change.
     """
-    current = networking.require_current_revision(require_cluster(cluster))
+    require_capability(require_cluster(cluster), Capability.NETWORKING_READ)
+    current = networking.require_current_revision(cluster)
     networking_reading = networking.last_reading_of(cluster)
     assert networking_reading is not None, "it was read, so there is a row"
     set_etag(response, current.revision)
@@ -170,7 +173,8 @@ def plan_networking_change(
     The change is based on the revision in If-Match. Nothing is written before you confirm the change.
     """
     base_revision, now = read_if_match(request, api_path_of(cluster, "networking-config")), timezone.now()
-    current = networking.require_current_revision(require_cluster(cluster))
+    require_capability(require_cluster(cluster), Capability.NETWORKING_WRITE)
+    current = networking.require_current_revision(cluster)
     actor, after = planning_actor_of(request, options), body.dict(exclude_none=True)
     with engine.record_refused_plan(ChangeKind.NETWORKING_CONFIG, cluster, actor, now, after):
         networking.require_base_revision(current, base_revision)

@@ -25,12 +25,14 @@ from dashboards.shared.api.change_responses import (
 )
 from dashboards.shared.api.parameters import RequestBody, Schema
 from dashboards.shared.api.per_cluster import PerCluster
+from dashboards.shared.capabilities.missing import require_capability
 from dashboards.shared.record_reader import take_record_snapshot
 from fleet.changes import ChangeRefusedError, engine
 from fleet.changes.policies import desired_state, matrix, planner
 from fleet.models.access import Permission
 from fleet.protocol.policies import env_policies
 from fleet.protocol.policies.presets import PRESETS, PRESETS_BY_SLUG
+from fleet.vocabulary.capabilities import Capability
 from fleet.vocabulary.changes import ChangeKind
 
 router = Router()
@@ -150,7 +152,8 @@ def get_policies(request: HttpRequest, response: HttpResponse, cluster: str) -> 
     The response has the desired values and the values that instances run with. Send its ETag as If-Match when you
     plan a change.
     """
-    desired_values = desired_state.desired_values_of(require_cluster(cluster))
+    require_capability(require_cluster(cluster), Capability.POLICIES)
+    desired_values = desired_state.desired_values_of(cluster)
     rows = planner.instance_rows_of(cluster, desired_values, take_record_snapshot())
     revision = desired_state.revision_of(desired_values)
     set_etag(response, revision)
@@ -242,7 +245,8 @@ def plan_policy_change(
         planning_actor_of(request, options),
         timezone.now(),
     )
-    with engine.record_refused_plan(ChangeKind.POLICY, require_cluster(cluster), actor, now):
+    require_capability(require_cluster(cluster), Capability.POLICIES)
+    with engine.record_refused_plan(ChangeKind.POLICY, cluster, actor, now):
         change = planner.plan_change(
             cluster,
             _read_desired_values(cluster, body),

@@ -27,12 +27,14 @@ from dashboards.shared.api.change_responses import (
 )
 from dashboards.shared.api.parameters import QueryParameters, RequestBody, Schema
 from dashboards.shared.api.per_cluster import PerCluster
+from dashboards.shared.capabilities.missing import require_capability
 from fleet.changes import kinds
 from fleet.changes.kinds import kind_of
 from fleet.models.access import Permission
 from fleet.models.changes import Change
 from fleet.models.moments import to_seconds
 from fleet.vocabulary.campaigns import CampaignAgentState
+from fleet.vocabulary.capabilities import Capability
 
 router = Router()
 per_cluster = PerCluster(router)
@@ -209,8 +211,9 @@ def plan_reconnect_campaign(
     The list of target agents is fixed when the plan is made. No agent is asked to reconnect before you confirm the
     change.
     """
+    require_capability(require_cluster(cluster), Capability.RECONNECT_ADVICE)
     change = campaign_plans.plan_campaign(
-        require_cluster(cluster),
+        cluster,
         _filters_of(body),
         body.settings,
         planning_actor_of(request, options),

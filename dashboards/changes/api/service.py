@@ -19,11 +19,14 @@ from dashboards.shared.api.change_responses import (
     PlanOptions,
     document_etag,
     planning_actor_of,
+    require_cluster,
     respond_with_change,
 )
 from dashboards.shared.api.parameters import RequestBody
 from dashboards.shared.api.per_cluster import PerCluster
+from dashboards.shared.capabilities.missing import require_capability
 from fleet.models.access import Permission
+from fleet.vocabulary.capabilities import Capability
 
 router = Router()
 per_cluster = PerCluster(router)
@@ -60,6 +63,7 @@ def plan_instance_out_of_service(
     The change drains the instance and reconnects its agents to other instances. Nothing runs before you confirm the
     change; undo the change to bring the instance back.
     """
+    require_capability(require_cluster(cluster), Capability.RECONNECT_ADVICE)
     target_instance = require_target_instance(cluster, instance_id)
     if target_instance.is_last_of_kind and not body.allow_last:
         facts = target_instance.view.facts

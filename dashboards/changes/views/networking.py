@@ -16,6 +16,8 @@ from dashboards.changes import change_rows, networking_forecast
 from dashboards.changes.forms.networking import NetworkingForm, initial_values_of
 from dashboards.changes.networking_forecast import EditorState
 from dashboards.shared import record_reader, refusals, request_actor
+from dashboards.shared.capabilities.missing import missing_capabilities_of
+from dashboards.shared.capabilities.views import needs_capability
 from dashboards.shared.pages import needs_record, sentence_of, url_prefix_of
 from dashboards.shared.permissions import require_permission, requires
 from dashboards.shared.row_ids import parse_row_id
@@ -34,6 +36,7 @@ from fleet.protocol.networking.config import (
     NetworkingResource,
     Origin,
 )
+from fleet.vocabulary.capabilities import Capability
 from fleet.vocabulary.changes import ChangeKind, ChangeState
 
 _MAX_REVISIONS = 30
@@ -71,6 +74,7 @@ class EditorTab:
 @require_http_methods(["GET", "HEAD", "POST"])
 @never_cache
 @needs_record
+@needs_capability(Capability.NETWORKING_READ, "Networking config")
 def networking_config(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """Show the config, or (POST) preview a change, switch between form and YAML, rebase, or restore a revision.
 
@@ -115,6 +119,10 @@ def _handle_post(
     request: HttpRequest, cluster: str, networking_reading: NetworkingReading, current: NetworkingRevision
 ) -> HttpResponseBase:
     require_permission(request, Permission.CHANGE_CONFIG, cluster)
+    reason = missing_capabilities_of(cluster).get(Capability.NETWORKING_WRITE)
+    if reason is not None:
+        refusals.record_and_show(request, reason)
+        return redirect(f"{url_prefix_of(cluster)}/networking/")
     actor, now = request_actor.signed_in_actor_of(request), timezone.now()
     if "try_closing" in request.POST:
         networking.reset_closing_support(cluster, actor, now)
@@ -306,6 +314,7 @@ def _render_page(
     current = networking_reading.current if networking_reading else None
     resource: NetworkingResource | None = networking.resource_of(current) if current else None
     revisions = NetworkingRevision.objects.filter(cluster=cluster).select_related("previous", "change")
+    write_reason = missing_capabilities_of(cluster).get(Capability.NETWORKING_WRITE, "")
     text: str = config_yaml.to_yaml(resource) if resource else ""
     now = timezone.now()
     if tab is not None and request.method == "POST":
@@ -334,6 +343,7 @@ def _render_page(
             }
             for revision in revisions[:_MAX_REVISIONS]
         ],
-        "can_change": has_permission(request.user, Permission.CHANGE_CONFIG, cluster),
+        "can_change": has_permission(request.user, Permission.CHANGE_CONFIG, cluster) and not write_reason,
+        "write_reason": write_reason,
     }
     return render(request, "dashboards/networking.html", context)

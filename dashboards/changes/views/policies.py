@@ -14,6 +14,7 @@ from django.views.decorators.http import require_http_methods
 
 from dashboards.changes import aborts, policy_rows
 from dashboards.shared import record_reader, request_actor
+from dashboards.shared.capabilities.views import needs_capability
 from dashboards.shared.pages import needs_record, sentence_of, url_prefix_of
 from dashboards.shared.permissions import require_permission, requires
 from dashboards.shared.presenters import number_fields_of, read_typed_settings
@@ -31,12 +32,14 @@ from fleet.protocol.policies.presets import options_of
 from fleet.protocol.recovery import service_config
 from fleet.protocol.recovery.service_config import ServiceConfigError
 from fleet.vocabulary import rollouts
+from fleet.vocabulary.capabilities import Capability
 
 
 @requires(Permission.VIEW_FLEET)
 @require_http_methods(["GET", "HEAD"])
 @never_cache
 @needs_record
+@needs_capability(Capability.POLICIES, "Policies")
 def matrix(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """Show every instance with its policies; `?drift=1`: only those that differ from their desired values.
 
@@ -96,6 +99,7 @@ def matrix(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponse
 @require_http_methods(["GET", "HEAD", "POST"])
 @never_cache
 @needs_record
+@needs_capability(Capability.POLICIES, "Policies")
 def target(request: HttpRequest, target: str, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """Show the desired values of a role or an instance, or (POST) preview or plan other values.
 

@@ -13,6 +13,7 @@ from django.views.decorators.http import require_http_methods
 
 from dashboards.changes import policy_rows
 from dashboards.shared import record_reader, request_actor
+from dashboards.shared.capabilities.views import needs_capability
 from dashboards.shared.pages import needs_record, sentence_of, url_prefix_of
 from dashboards.shared.permissions import requires
 from dashboards.shared.presenters import number_fields_of, read_typed_settings
@@ -27,6 +28,7 @@ from fleet.protocol.policies import env_policies
 from fleet.protocol.policies.env_policies import BY_NAME, PLURALS, EnvPolicy, PolicyValueKind
 from fleet.protocol.policies.presets import PRESETS_BY_SLUG, options_of
 from fleet.vocabulary import rollouts
+from fleet.vocabulary.capabilities import Capability
 from fleet.vocabulary.rollouts import RolloutSettings
 
 #: The option of a value that was typed.
@@ -37,6 +39,7 @@ _TYPED_OPTION = "typed"
 @require_http_methods(["GET", "HEAD", "POST"])
 @never_cache
 @needs_record
+@needs_capability(Capability.POLICIES, "Policies")
 def policy_cell(
     request: HttpRequest, target: str, name: str, cluster: str = DEFAULT_CLUSTER
 ) -> HttpResponseBase:
@@ -89,6 +92,7 @@ def policy_cell(
 @require_http_methods(["GET", "HEAD", "POST"])
 @never_cache
 @needs_record
+@needs_capability(Capability.POLICIES, "Policies")
 def policy_preset(request: HttpRequest, slug: str, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """Show a preset, or (POST) plan its values.
 

@@ -20,6 +20,7 @@ from dashboards.changes.campaign_starts import CampaignStart, find_campaign_star
 from dashboards.changes.load_bars import load_bars_of
 from dashboards.fleet.agent_selection import is_form_submitted, read_agent_ids
 from dashboards.shared import record_reader, request_actor
+from dashboards.shared.capabilities.views import needs_capability
 from dashboards.shared.pages import needs_record, sentence_of, url_prefix_of
 from dashboards.shared.permissions import requires
 from dashboards.shared.presenters import number_fields_of, read_typed_settings
@@ -33,6 +34,7 @@ from fleet.protocol import durations
 from fleet.vocabulary import campaigns
 from fleet.vocabulary.campaign_presets import DEFAULT_PRESET, PRESETS, PRESETS_BY_SLUG
 from fleet.vocabulary.campaigns import CampaignCounts, CampaignSettings, ConnectionKind
+from fleet.vocabulary.capabilities import Capability
 from fleet.vocabulary.instances import InstanceKind
 
 #: `?spread=1` selects the agents that make the loads even; in the form, it is the digest of these target agents.
@@ -53,6 +55,7 @@ class FormForecast:
 @require_http_methods(["GET", "HEAD", "POST"])
 @never_cache
 @needs_record
+@needs_capability(Capability.RECONNECT_ADVICE, "Reconnect agents")
 def reconnect(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """Show the form (GET, or POST with `show`, see `agent_selection`), or (POST) plan a campaign.
 

@@ -17,6 +17,7 @@ from dashboards.changes.service import (
 )
 from dashboards.fleet import history
 from dashboards.shared import presenters, recent_proof, record_reader, refusals, request_actor
+from dashboards.shared.capabilities.views import needs_capability
 from dashboards.shared.pages import needs_record, sentence_of, url_prefix_of
 from dashboards.shared.permissions import requires
 from fleet.changes import ChangeRefusedError, NoEvidenceError, engine
@@ -29,6 +30,7 @@ from fleet.protocol import durations
 from fleet.vocabulary import campaigns
 from fleet.vocabulary.campaign_presets import DEFAULT_PRESET, PRESETS, PRESETS_BY_SLUG
 from fleet.vocabulary.campaigns import CampaignCounts
+from fleet.vocabulary.capabilities import Capability
 from fleet.vocabulary.changes import ConfirmationRequirements, confirmation_requirements_of
 from fleet.vocabulary.instances import CUT_OFF_STATES, InstanceKind
 
@@ -37,6 +39,7 @@ from fleet.vocabulary.instances import CUT_OFF_STATES, InstanceKind
 @require_http_methods(["GET", "HEAD", "POST"])
 @never_cache
 @needs_record
+@needs_capability(Capability.RECONNECT_ADVICE, "Take out of service")
 def service(request: HttpRequest, instance_id: str, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """Show the form (GET), or (POST with `action`: `take-out` or `bring-back`) take the instance out or bring it back.
 

@@ -26,6 +26,7 @@ from dashboards.fleet.agent_report import present_agent_report
 from dashboards.fleet.agent_selection import read_list_query
 from dashboards.fleet.retire import retirement_of
 from dashboards.shared import presenters
+from dashboards.shared.capabilities.missing import missing_capabilities_of
 from dashboards.shared.pages import needs_record, url_prefix_of
 from dashboards.shared.permissions import requires
 from dashboards.shared.presenters import Counts
@@ -34,6 +35,7 @@ from dashboards.shared.streaming import iterate_in_thread
 from fleet.models.access import Permission, has_permission
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.monitoring.views import FleetTable
+from fleet.vocabulary.capabilities import Capability
 from fleet.vocabulary.verdicts import State
 
 #: Maximum number of changes on the page of an agent.
@@ -141,6 +143,7 @@ def agent(request: HttpRequest, agent_id: str, cluster: str = DEFAULT_CLUSTER) -
     """Show one agent; with `?card`, only the card for the side panel of the map.
 
     Template `dashboards/agent.html`: presenters.live_page_context_of, `agent` (AgentRow), `tunnels` (AgentTunnel),
+    `tunnels_reason` (why the source does not report them, or empty),
     `evidence` as (label, value), `report` (AgentReportView or None), `history` (AgentChangeRow, newest first),
     `retirement` (or None), `can_act`. Template `dashboards/_agent_card.html`: `agent`.
     """
@@ -157,6 +160,11 @@ def agent(request: HttpRequest, agent_id: str, cluster: str = DEFAULT_CLUSTER) -
     )
     if "card" in request.GET:
         return render(request, "dashboards/_agent_card.html", context)
+    context["tunnels_reason"] = (
+        ""
+        if reader.table(cluster, now).fleet.has_tunnels
+        else missing_capabilities_of(cluster).get(Capability.TUNNELS_BY_AGENT, "")
+    )
     context["retirement"] = retirement_of(cluster, explanation, now)
     context["history"] = (
         read_agent_changes(

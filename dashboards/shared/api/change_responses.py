@@ -32,6 +32,8 @@ class Refusal(Schema):
     """Problems by field; empty when the error is not about fields."""
     revision: str = ""
     """With status 412: the current revision, for the ETag; otherwise empty."""
+    capability: str = ""
+    """With status 409: the capability that the source of the cluster does not have there; otherwise empty."""
 
 
 #: Error responses of these routes.

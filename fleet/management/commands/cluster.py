@@ -25,8 +25,11 @@ from fleet.clusters.tls_uploads import TLS_PARTS
 from fleet.management.base_command import ConsoleCommand
 from fleet.models.clusters import Cluster
 from fleet.monitoring.state import StateUnavailableError
-from fleet.source_plugins.registry import SourceNotInstalledError, label_of, source_labels
+from fleet.monitoring.state.reader import open_reader
+from fleet.source_plugins.declaration import list_missing
+from fleet.source_plugins.registry import SourceNotInstalledError, find_source, label_of, source_labels
 from fleet.vocabulary.actions import AuditAction, AuditOutcome, RefusalError
+from fleet.vocabulary.capabilities import Capability
 from fleet.vocabulary.clusters import AddressKind, TLSSource
 
 _YES_NO = {"yes": True, "no": False}
@@ -123,6 +126,8 @@ class Command(ConsoleCommand):
         ):
             self.stdout.write(f"{label}: {text}")
         self.stdout.write(_format_requirements(row))
+        for capability, reason in _missing_capabilities_of(row).items():
+            self.stdout.write(f"not available: {capability.label}: {reason}")
 
     def _add(self, options: dict[str, Any]) -> None:
         name = options["name"] or options["cluster"]
@@ -279,6 +284,18 @@ def _find(options: dict[str, Any]) -> Cluster:
             f"Cluster {options['cluster']} was not found. `cluster list` shows all clusters.", returncode=2
         )
     return row
+
+
+def _missing_capabilities_of(row: Cluster) -> dict[Capability, str]:
+    """Return what the source of a cluster does not have there; without Redis only what it never has."""
+    source = find_source(row.source)
+    if source is None:
+        return {}
+    try:
+        findings = open_reader(settings.REDIS_URL, settings.REFLOAT_PREFIX).missing_capabilities(row.pk)
+    except StateUnavailableError:
+        findings = {}
+    return list_missing(source, findings)
 
 
 def _actor() -> RequestActor:

@@ -11,7 +11,7 @@ from typing import cast
 
 from redis import Redis
 
-from fleet.monitoring.state.connect import connect, map_redis_errors
+from fleet.monitoring.state.connect import map_redis_errors
 from fleet.monitoring.state.keys import Keys
 from fleet.vocabulary.capabilities import Capability
 
@@ -44,11 +44,6 @@ class MissingCapabilityStore:
         with map_redis_errors():
             blob = cast("bytes | None", self._redis.get(Keys(self._prefix, cluster).missing_capabilities))
         return unpack_missing(blob)
-
-
-def open_missing_capability_store(url: str, prefix: str) -> MissingCapabilityStore:
-    """Return a store with its own connections."""
-    return MissingCapabilityStore(connect(url), prefix)
 
 
 def pack_missing(capabilities: Mapping[Capability, str]) -> bytes:

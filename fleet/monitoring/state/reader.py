@@ -25,6 +25,7 @@ from fleet.monitoring.state.attribute_store import AttributeCache
 from fleet.monitoring.state.codec import HEADER_SIZE, RecordHeader, rows_of, unpack_header
 from fleet.monitoring.state.connect import connect, map_redis_errors
 from fleet.monitoring.state.keys import Keys
+from fleet.monitoring.state.missing_capabilities import MissingCapabilityStore
 from fleet.monitoring.state.record import empty_record, load_record
 from fleet.monitoring.state.roster import Rosters
 from fleet.monitoring.state.tables import agent_view_of, explanation_of, sort_instances, table_of
@@ -37,6 +38,7 @@ from fleet.monitoring.views import (
     StreamHeader,
     Summary,
 )
+from fleet.vocabulary.capabilities import Capability
 from fleet.vocabulary.verdicts import NO_CAUSE, State
 
 T = TypeVar("T")
@@ -166,6 +168,10 @@ class Reader:
             agent_report_response=response,
             instances={**explanation.instances, **response_instances},
         )
+
+    def missing_capabilities(self, cluster: str) -> dict[Capability, str]:
+        """Return what the newest round found that the cluster's source cannot do. Raises StateUnavailableError."""
+        return MissingCapabilityStore(self._redis, self._prefix).read(cluster)
 
     def agent_responses(self, cluster: str) -> dict[int, AgentReportResponse]:
         """Return recent agent reports by agent index, at most 2,000. Raises StateUnavailableError."""

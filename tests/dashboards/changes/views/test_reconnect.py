@@ -224,7 +224,9 @@ def test_form_opens_with_the_agents_that_make_the_loads_even(
 ) -> None:
     """As a list, with the loads after; without uneven loads there is nothing to select."""
     fleet = CampaignFleet({f"a{n}": {1} for n in range(20)}, proxies=2)
-    reader = SimpleNamespace(table=lambda cluster, now: fleet.table(now))
+    reader = SimpleNamespace(
+        table=lambda cluster, now: fleet.table(now), missing_capabilities=lambda cluster: {}
+    )
     monkeypatch.setattr(record_reader, "reader", lambda: reader)
     response = page.get("/reconnect/?connection=tunnel&spread=1")
     html = response.content.decode()

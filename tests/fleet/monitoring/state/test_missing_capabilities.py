@@ -6,10 +6,10 @@ from redis import Redis
 from fleet.monitoring.state import StateUnavailableError
 from fleet.monitoring.state.missing_capabilities import (
     MissingCapabilityStore,
-    open_missing_capability_store,
     pack_missing,
     unpack_missing,
 )
+from fleet.monitoring.state.reader import Reader, open_reader
 from fleet.vocabulary.capabilities import Capability
 
 _MISSING = {Capability.POLICIES: "It has no policies.", Capability.AGENT_TO_AUTH: "Its role lacks list."}
@@ -21,6 +21,7 @@ def test_what_is_written_is_read_until_it_is_not_missing(redis: Redis, prefix: s
     assert store.read("a") == {}
     store.write("a", _MISSING)
     assert (store.read("a"), store.read("b")) == (_MISSING, {})
+    assert Reader(redis, prefix).missing_capabilities("a") == _MISSING
     store.write("a", {})
     assert store.read("a") == {}
 
@@ -43,4 +44,4 @@ def test_long_reasons_are_cut_and_unknown_slugs_left_out() -> None:
 
 def test_redis_down() -> None:
     with pytest.raises(StateUnavailableError):
-        open_missing_capability_store("redis://127.0.0.1:1/0", "x").read("a")
+        open_reader("redis://127.0.0.1:1/0", "x").missing_capabilities("a")
