@@ -18,6 +18,10 @@ _LABEL = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
 #: The names of files that Prometheus reads.
 FILE_SUFFIXES = (".json", ".yml", ".yaml")
 
+_SERVER_NAME = re.compile(
+    r"(?=.{1,253}$)[A-Za-z0-9_](?:[A-Za-z0-9_-]*)(?:\.[A-Za-z0-9_-]+)*|[0-9A-Fa-f:]{2,45}"
+)
+
 
 class AddressEntryError(ValueError):
     """An entry that cannot be used; the message is a sentence with what to enter instead."""
@@ -133,3 +137,8 @@ def _ip_version(host: str) -> int | None:
 def _quote(text: str) -> str:
     """Return a text as part of a sentence: at most 100 characters, control characters escaped."""
     return repr(text if len(text) <= 100 else f"{text[:99]}…")
+
+
+def is_server_name(text: str) -> bool:
+    """Return whether a text can be the name that is expected in certificates: a host name or an IP address."""
+    return _SERVER_NAME.fullmatch(text) is not None

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from fleet.clusters.address_entries import check_entries, parse_address
+from fleet.clusters.address_entries import check_entries, is_server_name, parse_address
 from fleet.clusters.tls_uploads import MAX_PEM_LENGTH, TLS_PARTS, find_upload_problems
 from fleet.models.clusters import Cluster
 from fleet.source_plugins.declaration import ClusterSource
@@ -19,9 +19,6 @@ _MAX_PATH_LENGTH = 1024
 _ID = re.compile(r"[a-z0-9][a-z0-9-]*")
 #: Ids that would be a page, or the Redis keys of Celery and Channels (dashboards/config/settings.py).
 _RESERVED_IDS = frozenset({"celery", "layer", "new"})
-_SERVER_NAME = re.compile(
-    r"(?=.{1,253}$)[A-Za-z0-9_](?:[A-Za-z0-9_-]*)(?:\.[A-Za-z0-9_-]+)*|[0-9A-Fa-f:]{2,45}"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +85,7 @@ def find_problems(values: ClusterValues, upload_contents: Mapping[str, str]) -> 
         )
     elif entry_problems := check_entries(AddressKind(values.address_kind), values.auths):
         problems["auths"] = " ".join(entry_problems)
-    if values.tls_server_name and not _SERVER_NAME.fullmatch(values.tls_server_name):
+    if values.tls_server_name and not is_server_name(values.tls_server_name):
         problems["tls_server_name"] = (
             "This is not a host name or IP address. Enter a name that is in the certificates of the instances, "
             "such as auth.example.com."

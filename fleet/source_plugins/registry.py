@@ -64,7 +64,7 @@ def load_sources(points: Iterable[EntryPoint]) -> InstalledSources:
         name, path = point
         try:
             source = load_object(path, ClusterSource)
-            if not _SLUG.fullmatch(source.slug):
+            if not is_slug(source.slug):
                 raise SourceLoadError(
                     f"{source.slug!r:.50} is not a slug: use lowercase letters, digits and hyphens"
                 )
@@ -90,6 +90,11 @@ def load_object(path: str, expected_type: type[ObjectT]) -> ObjectT:
     if not isinstance(found_object, expected_type):
         raise SourceLoadError(f"{path} is not a {expected_type.__name__}")
     return found_object
+
+
+def is_slug(text: str) -> bool:
+    """Return whether a text can be the slug of a source."""
+    return _SLUG.fullmatch(text) is not None
 
 
 def find_source(slug: str) -> ClusterSource | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 import aiohttp
 import grpc
@@ -14,6 +15,7 @@ _UNREACHABLE_CODES = frozenset(
     {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED}
 )
 _MAX_DETAILS_LENGTH = 300
+ResponseT = TypeVar("ResponseT")
 
 
 class SourceError(Exception):
@@ -34,6 +36,13 @@ def source_error_of(error: grpc.aio.AioRpcError) -> SourceError:
     return SourceError(
         f"{name}: {details}" if has_details else name, has_response=code not in _UNREACHABLE_CODES
     )
+
+
+def require_parsed(response: ResponseT | None) -> ResponseT:
+    """Return a response. Raises SourceError for None, which gRPC returns for bytes that are no such message."""
+    if response is None:
+        raise SourceError("the response cannot be parsed", has_response=True)
+    return response
 
 
 @contextmanager

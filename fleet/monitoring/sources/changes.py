@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Generic, Protocol, TypeVar
 
-from fleet.monitoring.sources import SourceError, map_source_errors
+from fleet.monitoring.sources import SourceError, map_source_errors, require_parsed
 from fleet.monitoring.sources.source import SourceContext
 
 Entry = TypeVar("Entry")
@@ -32,7 +32,7 @@ async def read_pages(
         if timeout <= 0 and page is not None:
             raise SourceError("timed out before the next page", has_response=True)
         with map_source_errors():
-            page = await read_page(page, max(timeout, _MIN_TIMEOUT_SECONDS))
+            page = require_parsed(await read_page(page, max(timeout, _MIN_TIMEOUT_SECONDS)))
         yield page
 
 

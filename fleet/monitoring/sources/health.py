@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 import grpc.aio
 from grpc_health.v1 import health_pb2
 
-from fleet.monitoring.sources import source_error_of
+from fleet.monitoring.sources import require_parsed, source_error_of
 from fleet.monitoring.sources.source import EvidenceSource, SourceContext
 from fleet.protocol.destination import instance_status
 from fleet.protocol.destination.instance_status import InstanceStatus
@@ -34,7 +34,7 @@ async def check_health(channel: grpc.aio.Channel, *, timeout: float) -> HealthRe
     """Check the health within `timeout` seconds; SERVICE_UNKNOWN without a health service. Raises SourceError."""
     try:
         call = _check_of(channel)(_WHOLE_SERVER, timeout=timeout)
-        response = await call
+        response = require_parsed(await call)
         metadata = await call.trailing_metadata()
     except grpc.aio.AioRpcError as error:
         source_error = source_error_of(error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import grpc.aio
 
-from fleet.monitoring.sources import SourceError, map_source_errors
+from fleet.monitoring.sources import SourceError, map_source_errors, require_parsed
 from fleet.monitoring.sources.source import EvidenceSource
 from fleet.protocol.policies.env_policies import BY_NAME, PolicySource, PolicyValue
 from fleet.vocabulary.capabilities import Capability
@@ -20,7 +20,7 @@ async def read_policies(
     """Read the policies within `timeout` seconds, without unknown policies. Raises SourceError."""
     stub = fleet_pb2_grpc.NodePoliciesStub(channel)
     with map_source_errors():
-        response = await stub.GetPolicies(fleet_pb2.GetPoliciesRequest(), timeout=timeout)
+        response = require_parsed(await stub.GetPolicies(fleet_pb2.GetPoliciesRequest(), timeout=timeout))
     try:
         policies = {
             policy.name: PolicyReport(

@@ -11,7 +11,7 @@ import grpc
 import grpc.aio
 
 from fleet.monitoring.agent_report import AgentReport, AgentReportResponse, ReportError, parse_agent_report
-from fleet.monitoring.sources import SourceError, map_source_errors
+from fleet.monitoring.sources import SourceError, map_source_errors, require_parsed
 from fleet.monitoring.sources.source import EvidenceSource, SourceContext
 from fleet.wire import agent_status_pb2, agent_status_pb2_grpc
 
@@ -25,7 +25,9 @@ async def read_agent_report(context: SourceContext, agent_id: str) -> AgentRepor
     request = agent_status_pb2.ReadAgentStatusRequest(agent_id=agent_id)
     with map_source_errors():
         try:
-            response = await stub.ReadAgentStatus(request, timeout=context.remaining_seconds())
+            response = require_parsed(
+                await stub.ReadAgentStatus(request, timeout=context.remaining_seconds())
+            )
         except grpc.aio.AioRpcError as error:
             if error.code() is grpc.StatusCode.NOT_FOUND:
                 # The agent moved after its tunnel was listed: the list is old, the agent is fine.

@@ -1,0 +1,1 @@
+"""Commands about clusters and their sources that need no console."""
