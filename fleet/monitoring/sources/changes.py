@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+import hashlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Generic, Protocol, TypeVar
@@ -15,6 +16,8 @@ PageT = TypeVar("PageT")
 FeedPageT = TypeVar("FeedPageT", bound="FeedPageHeader")
 #: Shortest timeout of a call in seconds: gRPC rejects 0 and negative timeouts.
 _MIN_TIMEOUT_SECONDS = 0.001
+#: Length of a digest as a revision: JSON numbers of 53 bits are exact everywhere.
+_REVISION_BYTES = 6
 
 
 async def read_pages(
@@ -64,6 +67,16 @@ class FeedChanges(Generic[Entry]):
             self.full = True
             self.agents.clear()
         self.epoch, self.revision, self.complete = page.epoch, page.revision, not page.more
+
+
+def complete_list(agents: Mapping[str, Entry], version: object) -> FeedChanges[Entry]:
+    """Return the full list of a product whose API has no revisions.
+
+    `version`: what differs if and only if the list differs, such as its sorted names. The record reads rows again only
+    if the revision of their feed differs, so the revision is the digest of it.
+    """
+    digest = hashlib.blake2b(repr(version).encode(errors="replace"), digest_size=_REVISION_BYTES).digest()
+    return FeedChanges("list", int.from_bytes(digest), full=True, complete=True, agents=dict(agents))
 
 
 async def read_changes(

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from fleet.monitoring.sources import SourceError
-from fleet.monitoring.sources.changes import FeedChanges, read_changes
+from fleet.monitoring.sources.changes import FeedChanges, complete_list, read_changes
 from fleet.monitoring.sources.source import PollTarget, SourceContext
 from fleet.transport.poll_connections import Connections
 from fleet.vocabulary.instances import InstanceKind
@@ -92,3 +92,11 @@ async def test_error_of_the_first_page_is_raised() -> None:
     with pytest.raises(SourceError, match="gone"):
         await read_feed(feed, [-1.0])
     assert feed.seconds == [0.001]
+
+
+def test_a_complete_list_has_the_revision_of_its_version() -> None:
+    """The same list has the same revision, another one has another; it is exact as a JSON number."""
+    first, same, other = (complete_list(dict.fromkeys(names, 1), names) for names in ("ab", "ab", "abc"))
+    assert (first.full, first.complete, first.agents) == (True, True, {"a": 1, "b": 1})
+    assert (first.epoch, first.revision) == (same.epoch, same.revision) != (other.epoch, other.revision)
+    assert float(first.revision) == first.revision

@@ -65,7 +65,7 @@ async def test_modules_of_the_how_to_are_a_source(
 
         [hub] = await query(lists)
         assert (hub.id, hub.resource.address) == ("hub-1", address)
-        assert (await query(tunnels)).agents == {"leaf-1": ("leaf-1", 9.0)}
+        assert (await query(tunnels)).agents == {"leaf-1": ("leaf-1", 0.0)}
         assert (await query(health)).serving_status is ServingStatus.SERVING
         responses["/healthz"] = {"status": "unavailable"}
         assert (await query(health)).serving_status is ServingStatus.NOT_SERVING
