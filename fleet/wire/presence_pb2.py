@@ -22,24 +22,29 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from fleet.wire import resources_pb2 as fleet_dot_wire_dot_resources__pb2
 from fleet.wire import types_pb2 as fleet_dot_wire_dot_types__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19\x66leet/wire/presence.proto\x12\x14teleport.presence.v1\x1a\x16\x66leet/wire/types.proto\"?\n\x16ListAuthServersRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"T\n\x17ListAuthServersResponse\x12 \n\x07servers\x18\x01 \x03(\x0b\x32\x0f.types.ServerV2\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"@\n\x17ListProxyServersRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"U\n\x18ListProxyServersResponse\x12 \n\x07servers\x18\x01 \x03(\x0b\x32\x0f.types.ServerV2\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t2\xf4\x01\n\x0fPresenceService\x12n\n\x0fListAuthServers\x12,.teleport.presence.v1.ListAuthServersRequest\x1a-.teleport.presence.v1.ListAuthServersResponse\x12q\n\x10ListProxyServers\x12-.teleport.presence.v1.ListProxyServersRequest\x1a..teleport.presence.v1.ListProxyServersResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19\x66leet/wire/presence.proto\x12\x14teleport.presence.v1\x1a\x1a\x66leet/wire/resources.proto\x1a\x16\x66leet/wire/types.proto\"?\n\x16ListAuthServersRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"T\n\x17ListAuthServersResponse\x12 \n\x07servers\x18\x01 \x03(\x0b\x32\x0f.types.ServerV2\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"@\n\x17ListProxyServersRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"U\n\x18ListProxyServersResponse\x12 \n\x07servers\x18\x01 \x03(\x0b\x32\x0f.types.ServerV2\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"B\n\x19ListRemoteClustersRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"f\n\x1aListRemoteClustersResponse\x12/\n\x0fremote_clusters\x18\x01 \x03(\x0b\x32\x16.types.RemoteClusterV3\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t2\xed\x02\n\x0fPresenceService\x12n\n\x0fListAuthServers\x12,.teleport.presence.v1.ListAuthServersRequest\x1a-.teleport.presence.v1.ListAuthServersResponse\x12q\n\x10ListProxyServers\x12-.teleport.presence.v1.ListProxyServersRequest\x1a..teleport.presence.v1.ListProxyServersResponse\x12w\n\x12ListRemoteClusters\x12/.teleport.presence.v1.ListRemoteClustersRequest\x1a\x30.teleport.presence.v1.ListRemoteClustersResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'fleet.wire.presence_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_LISTAUTHSERVERSREQUEST']._serialized_start=75
-  _globals['_LISTAUTHSERVERSREQUEST']._serialized_end=138
-  _globals['_LISTAUTHSERVERSRESPONSE']._serialized_start=140
-  _globals['_LISTAUTHSERVERSRESPONSE']._serialized_end=224
-  _globals['_LISTPROXYSERVERSREQUEST']._serialized_start=226
-  _globals['_LISTPROXYSERVERSREQUEST']._serialized_end=290
-  _globals['_LISTPROXYSERVERSRESPONSE']._serialized_start=292
-  _globals['_LISTPROXYSERVERSRESPONSE']._serialized_end=377
-  _globals['_PRESENCESERVICE']._serialized_start=380
-  _globals['_PRESENCESERVICE']._serialized_end=624
+  _globals['_LISTAUTHSERVERSREQUEST']._serialized_start=103
+  _globals['_LISTAUTHSERVERSREQUEST']._serialized_end=166
+  _globals['_LISTAUTHSERVERSRESPONSE']._serialized_start=168
+  _globals['_LISTAUTHSERVERSRESPONSE']._serialized_end=252
+  _globals['_LISTPROXYSERVERSREQUEST']._serialized_start=254
+  _globals['_LISTPROXYSERVERSREQUEST']._serialized_end=318
+  _globals['_LISTPROXYSERVERSRESPONSE']._serialized_start=320
+  _globals['_LISTPROXYSERVERSRESPONSE']._serialized_end=405
+  _globals['_LISTREMOTECLUSTERSREQUEST']._serialized_start=407
+  _globals['_LISTREMOTECLUSTERSREQUEST']._serialized_end=473
+  _globals['_LISTREMOTECLUSTERSRESPONSE']._serialized_start=475
+  _globals['_LISTREMOTECLUSTERSRESPONSE']._serialized_end=577
+  _globals['_PRESENCESERVICE']._serialized_start=580
+  _globals['_PRESENCESERVICE']._serialized_end=945
 # @@protoc_insertion_point(module_scope)

@@ -44,6 +44,11 @@ class PresenceServiceStub:
                 request_serializer=fleet_dot_wire_dot_presence__pb2.ListProxyServersRequest.SerializeToString,
                 response_deserializer=fleet_dot_wire_dot_presence__pb2.ListProxyServersResponse.FromString,
                 _registered_method=True)
+        self.ListRemoteClusters = channel.unary_unary(
+                '/teleport.presence.v1.PresenceService/ListRemoteClusters',
+                request_serializer=fleet_dot_wire_dot_presence__pb2.ListRemoteClustersRequest.SerializeToString,
+                response_deserializer=fleet_dot_wire_dot_presence__pb2.ListRemoteClustersResponse.FromString,
+                _registered_method=True)
 
 
 class PresenceServiceServicer:
@@ -61,6 +66,12 @@ class PresenceServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListRemoteClusters(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_PresenceServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -73,6 +84,11 @@ def add_PresenceServiceServicer_to_server(servicer, server):
                     servicer.ListProxyServers,
                     request_deserializer=fleet_dot_wire_dot_presence__pb2.ListProxyServersRequest.FromString,
                     response_serializer=fleet_dot_wire_dot_presence__pb2.ListProxyServersResponse.SerializeToString,
+            ),
+            'ListRemoteClusters': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListRemoteClusters,
+                    request_deserializer=fleet_dot_wire_dot_presence__pb2.ListRemoteClustersRequest.FromString,
+                    response_serializer=fleet_dot_wire_dot_presence__pb2.ListRemoteClustersResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -129,6 +145,33 @@ class PresenceService:
             '/teleport.presence.v1.PresenceService/ListProxyServers',
             fleet_dot_wire_dot_presence__pb2.ListProxyServersRequest.SerializeToString,
             fleet_dot_wire_dot_presence__pb2.ListProxyServersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListRemoteClusters(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/teleport.presence.v1.PresenceService/ListRemoteClusters',
+            fleet_dot_wire_dot_presence__pb2.ListRemoteClustersRequest.SerializeToString,
+            fleet_dot_wire_dot_presence__pb2.ListRemoteClustersResponse.FromString,
             options,
             channel_credentials,
             insecure,

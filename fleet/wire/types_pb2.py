@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16\x66leet/wire/types.proto\x12\x05types\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe1\x01\n\x08Metadata\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tnamespace\x18\x02 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\x12+\n\x06labels\x18\x05 \x03(\x0b\x32\x1b.types.Metadata.LabelsEntry\x12+\n\x07\x65xpires\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08revision\x18\x08 \x01(\t\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01J\x04\x08\x07\x10\x08\"\x81\x01\n\x08ServerV2\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x10\n\x08sub_kind\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\t\x12!\n\x08metadata\x18\x04 \x01(\x0b\x32\x0f.types.Metadata\x12!\n\x04spec\x18\x05 \x01(\x0b\x32\x13.types.ServerSpecV2\"\x8f\x01\n\x0cServerSpecV2\x12\x0c\n\x04\x61\x64\x64r\x18\x01 \x01(\t\x12\x10\n\x08hostname\x18\x03 \x01(\t\x12\x12\n\nuse_tunnel\x18\x06 \x01(\x08\x12\x0f\n\x07version\x18\x07 \x01(\t\x12\x11\n\tpeer_addr\x18\x0b \x01(\t\x12\x11\n\tproxy_ids\x18\x0c \x03(\t\x12\x14\n\x0cpublic_addrs\x18\r \x03(\t\"\xa3\x01\n\x19\x43lusterNetworkingConfigV2\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x10\n\x08sub_kind\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\t\x12!\n\x08metadata\x18\x04 \x01(\x0b\x32\x0f.types.Metadata\x12\x32\n\x04spec\x18\x05 \x01(\x0b\x32$.types.ClusterNetworkingConfigSpecV2\"\xfe\x04\n\x1d\x43lusterNetworkingConfigSpecV2\x12\x1b\n\x13\x63lient_idle_timeout\x18\x01 \x01(\x03\x12\x1b\n\x13keep_alive_interval\x18\x02 \x01(\x03\x12\x1c\n\x14keep_alive_count_max\x18\x03 \x01(\x03\x12\x1f\n\x17session_control_timeout\x18\x04 \x01(\x03\x12\x1c\n\x14idle_timeout_message\x18\x05 \x01(\t\x12\x18\n\x10web_idle_timeout\x18\x06 \x01(\x03\x12\x35\n\x13proxy_listener_mode\x18\x07 \x01(\x0e\x32\x18.types.ProxyListenerMode\x12\x30\n\x10routing_strategy\x18\x08 \x01(\x0e\x32\x16.types.RoutingStrategy\x12\x30\n\x0ftunnel_strategy\x18\t \x01(\x0b\x32\x17.types.TunnelStrategyV1\x12\x1b\n\x13proxy_ping_interval\x18\n \x01(\x03\x12(\n assist_command_execution_workers\x18\x0b \x01(\x05\x12 \n\x18\x63\x61se_insensitive_routing\x18\x0c \x01(\x08\x12\x18\n\x10ssh_dial_timeout\x18\r \x01(\x03\x12!\n\x17graceful_tunnel_closing\x18\xc8\xb0\x01 \x01(\x08\x12!\n\x17tunnel_closing_wait_min\x18\xc9\xb0\x01 \x01(\x03\x12!\n\x17tunnel_closing_wait_max\x18\xca\xb0\x01 \x01(\x03\x12%\n\x1btunnel_disconnect_threshold\x18\xcb\xb0\x01 \x01(\x03\"\x90\x01\n\x10TunnelStrategyV1\x12\x34\n\nagent_mesh\x18\x01 \x01(\x0b\x32\x1e.types.AgentMeshTunnelStrategyH\x00\x12:\n\rproxy_peering\x18\x02 \x01(\x0b\x32!.types.ProxyPeeringTunnelStrategyH\x00\x42\n\n\x08strategy\"\x19\n\x17\x41gentMeshTunnelStrategy\"<\n\x1aProxyPeeringTunnelStrategy\x12\x1e\n\x16\x61gent_connection_count\x18\x01 \x01(\x03*0\n\x11ProxyListenerMode\x12\x0c\n\x08Separate\x10\x00\x12\r\n\tMultiplex\x10\x01*9\n\x0fRoutingStrategy\x12\x15\n\x11UNAMBIGUOUS_MATCH\x10\x00\x12\x0f\n\x0bMOST_RECENT\x10\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16\x66leet/wire/types.proto\x12\x05types\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe1\x01\n\x08Metadata\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tnamespace\x18\x02 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\x12+\n\x06labels\x18\x05 \x03(\x0b\x32\x1b.types.Metadata.LabelsEntry\x12+\n\x07\x65xpires\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08revision\x18\x08 \x01(\t\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01J\x04\x08\x07\x10\x08\"\x81\x01\n\x08ServerV2\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x10\n\x08sub_kind\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\t\x12!\n\x08metadata\x18\x04 \x01(\x0b\x32\x0f.types.Metadata\x12!\n\x04spec\x18\x05 \x01(\x0b\x32\x13.types.ServerSpecV2\"\x90\x02\n\x0cServerSpecV2\x12\x0c\n\x04\x61\x64\x64r\x18\x01 \x01(\t\x12\x10\n\x08hostname\x18\x03 \x01(\t\x12\x36\n\ncmd_labels\x18\x04 \x03(\x0b\x32\".types.ServerSpecV2.CmdLabelsEntry\x12\x12\n\nuse_tunnel\x18\x06 \x01(\x08\x12\x0f\n\x07version\x18\x07 \x01(\t\x12\x11\n\tpeer_addr\x18\x0b \x01(\t\x12\x11\n\tproxy_ids\x18\x0c \x03(\t\x12\x14\n\x0cpublic_addrs\x18\r \x03(\t\x1aG\n\x0e\x43mdLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12$\n\x05value\x18\x02 \x01(\x0b\x32\x15.types.CommandLabelV2:\x02\x38\x01\"A\n\x0e\x43ommandLabelV2\x12\x0e\n\x06period\x18\x01 \x01(\x03\x12\x0f\n\x07\x63ommand\x18\x02 \x03(\t\x12\x0e\n\x06result\x18\x03 \x01(\t\"\xa3\x01\n\x19\x43lusterNetworkingConfigV2\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x10\n\x08sub_kind\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\t\x12!\n\x08metadata\x18\x04 \x01(\x0b\x32\x0f.types.Metadata\x12\x32\n\x04spec\x18\x05 \x01(\x0b\x32$.types.ClusterNetworkingConfigSpecV2\"\xfe\x04\n\x1d\x43lusterNetworkingConfigSpecV2\x12\x1b\n\x13\x63lient_idle_timeout\x18\x01 \x01(\x03\x12\x1b\n\x13keep_alive_interval\x18\x02 \x01(\x03\x12\x1c\n\x14keep_alive_count_max\x18\x03 \x01(\x03\x12\x1f\n\x17session_control_timeout\x18\x04 \x01(\x03\x12\x1c\n\x14idle_timeout_message\x18\x05 \x01(\t\x12\x18\n\x10web_idle_timeout\x18\x06 \x01(\x03\x12\x35\n\x13proxy_listener_mode\x18\x07 \x01(\x0e\x32\x18.types.ProxyListenerMode\x12\x30\n\x10routing_strategy\x18\x08 \x01(\x0e\x32\x16.types.RoutingStrategy\x12\x30\n\x0ftunnel_strategy\x18\t \x01(\x0b\x32\x17.types.TunnelStrategyV1\x12\x1b\n\x13proxy_ping_interval\x18\n \x01(\x03\x12(\n assist_command_execution_workers\x18\x0b \x01(\x05\x12 \n\x18\x63\x61se_insensitive_routing\x18\x0c \x01(\x08\x12\x18\n\x10ssh_dial_timeout\x18\r \x01(\x03\x12!\n\x17graceful_tunnel_closing\x18\xc8\xb0\x01 \x01(\x08\x12!\n\x17tunnel_closing_wait_min\x18\xc9\xb0\x01 \x01(\x03\x12!\n\x17tunnel_closing_wait_max\x18\xca\xb0\x01 \x01(\x03\x12%\n\x1btunnel_disconnect_threshold\x18\xcb\xb0\x01 \x01(\x03\"\x90\x01\n\x10TunnelStrategyV1\x12\x34\n\nagent_mesh\x18\x01 \x01(\x0b\x32\x1e.types.AgentMeshTunnelStrategyH\x00\x12:\n\rproxy_peering\x18\x02 \x01(\x0b\x32!.types.ProxyPeeringTunnelStrategyH\x00\x42\n\n\x08strategy\"\x19\n\x17\x41gentMeshTunnelStrategy\"<\n\x1aProxyPeeringTunnelStrategy\x12\x1e\n\x16\x61gent_connection_count\x18\x01 \x01(\x03*0\n\x11ProxyListenerMode\x12\x0c\n\x08Separate\x10\x00\x12\r\n\tMultiplex\x10\x01*9\n\x0fRoutingStrategy\x12\x15\n\x11UNAMBIGUOUS_MATCH\x10\x00\x12\x0f\n\x0bMOST_RECENT\x10\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,10 +34,12 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_METADATA_LABELSENTRY']._loaded_options = None
   _globals['_METADATA_LABELSENTRY']._serialized_options = b'8\001'
-  _globals['_PROXYLISTENERMODE']._serialized_start=1615
-  _globals['_PROXYLISTENERMODE']._serialized_end=1663
-  _globals['_ROUTINGSTRATEGY']._serialized_start=1665
-  _globals['_ROUTINGSTRATEGY']._serialized_end=1722
+  _globals['_SERVERSPECV2_CMDLABELSENTRY']._loaded_options = None
+  _globals['_SERVERSPECV2_CMDLABELSENTRY']._serialized_options = b'8\001'
+  _globals['_PROXYLISTENERMODE']._serialized_start=1811
+  _globals['_PROXYLISTENERMODE']._serialized_end=1859
+  _globals['_ROUTINGSTRATEGY']._serialized_start=1861
+  _globals['_ROUTINGSTRATEGY']._serialized_end=1918
   _globals['_METADATA']._serialized_start=67
   _globals['_METADATA']._serialized_end=292
   _globals['_METADATA_LABELSENTRY']._serialized_start=241
@@ -45,15 +47,19 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SERVERV2']._serialized_start=295
   _globals['_SERVERV2']._serialized_end=424
   _globals['_SERVERSPECV2']._serialized_start=427
-  _globals['_SERVERSPECV2']._serialized_end=570
-  _globals['_CLUSTERNETWORKINGCONFIGV2']._serialized_start=573
-  _globals['_CLUSTERNETWORKINGCONFIGV2']._serialized_end=736
-  _globals['_CLUSTERNETWORKINGCONFIGSPECV2']._serialized_start=739
-  _globals['_CLUSTERNETWORKINGCONFIGSPECV2']._serialized_end=1377
-  _globals['_TUNNELSTRATEGYV1']._serialized_start=1380
-  _globals['_TUNNELSTRATEGYV1']._serialized_end=1524
-  _globals['_AGENTMESHTUNNELSTRATEGY']._serialized_start=1526
-  _globals['_AGENTMESHTUNNELSTRATEGY']._serialized_end=1551
-  _globals['_PROXYPEERINGTUNNELSTRATEGY']._serialized_start=1553
-  _globals['_PROXYPEERINGTUNNELSTRATEGY']._serialized_end=1613
+  _globals['_SERVERSPECV2']._serialized_end=699
+  _globals['_SERVERSPECV2_CMDLABELSENTRY']._serialized_start=628
+  _globals['_SERVERSPECV2_CMDLABELSENTRY']._serialized_end=699
+  _globals['_COMMANDLABELV2']._serialized_start=701
+  _globals['_COMMANDLABELV2']._serialized_end=766
+  _globals['_CLUSTERNETWORKINGCONFIGV2']._serialized_start=769
+  _globals['_CLUSTERNETWORKINGCONFIGV2']._serialized_end=932
+  _globals['_CLUSTERNETWORKINGCONFIGSPECV2']._serialized_start=935
+  _globals['_CLUSTERNETWORKINGCONFIGSPECV2']._serialized_end=1573
+  _globals['_TUNNELSTRATEGYV1']._serialized_start=1576
+  _globals['_TUNNELSTRATEGYV1']._serialized_end=1720
+  _globals['_AGENTMESHTUNNELSTRATEGY']._serialized_start=1722
+  _globals['_AGENTMESHTUNNELSTRATEGY']._serialized_end=1747
+  _globals['_PROXYPEERINGTUNNELSTRATEGY']._serialized_start=1749
+  _globals['_PROXYPEERINGTUNNELSTRATEGY']._serialized_end=1809
 # @@protoc_insertion_point(module_scope)

@@ -62,9 +62,17 @@ class ServerV2(_message.Message):
     def __init__(self, kind: _Optional[str] = ..., sub_kind: _Optional[str] = ..., version: _Optional[str] = ..., metadata: _Optional[_Union[Metadata, _Mapping]] = ..., spec: _Optional[_Union[ServerSpecV2, _Mapping]] = ...) -> None: ...
 
 class ServerSpecV2(_message.Message):
-    __slots__ = ("addr", "hostname", "use_tunnel", "version", "peer_addr", "proxy_ids", "public_addrs")
+    __slots__ = ("addr", "hostname", "cmd_labels", "use_tunnel", "version", "peer_addr", "proxy_ids", "public_addrs")
+    class CmdLabelsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: CommandLabelV2
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[CommandLabelV2, _Mapping]] = ...) -> None: ...
     ADDR_FIELD_NUMBER: _ClassVar[int]
     HOSTNAME_FIELD_NUMBER: _ClassVar[int]
+    CMD_LABELS_FIELD_NUMBER: _ClassVar[int]
     USE_TUNNEL_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     PEER_ADDR_FIELD_NUMBER: _ClassVar[int]
@@ -72,12 +80,23 @@ class ServerSpecV2(_message.Message):
     PUBLIC_ADDRS_FIELD_NUMBER: _ClassVar[int]
     addr: str
     hostname: str
+    cmd_labels: _containers.MessageMap[str, CommandLabelV2]
     use_tunnel: bool
     version: str
     peer_addr: str
     proxy_ids: _containers.RepeatedScalarFieldContainer[str]
     public_addrs: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, addr: _Optional[str] = ..., hostname: _Optional[str] = ..., use_tunnel: _Optional[bool] = ..., version: _Optional[str] = ..., peer_addr: _Optional[str] = ..., proxy_ids: _Optional[_Iterable[str]] = ..., public_addrs: _Optional[_Iterable[str]] = ...) -> None: ...
+    def __init__(self, addr: _Optional[str] = ..., hostname: _Optional[str] = ..., cmd_labels: _Optional[_Mapping[str, CommandLabelV2]] = ..., use_tunnel: _Optional[bool] = ..., version: _Optional[str] = ..., peer_addr: _Optional[str] = ..., proxy_ids: _Optional[_Iterable[str]] = ..., public_addrs: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class CommandLabelV2(_message.Message):
+    __slots__ = ("period", "command", "result")
+    PERIOD_FIELD_NUMBER: _ClassVar[int]
+    COMMAND_FIELD_NUMBER: _ClassVar[int]
+    RESULT_FIELD_NUMBER: _ClassVar[int]
+    period: int
+    command: _containers.RepeatedScalarFieldContainer[str]
+    result: str
+    def __init__(self, period: _Optional[int] = ..., command: _Optional[_Iterable[str]] = ..., result: _Optional[str] = ...) -> None: ...
 
 class ClusterNetworkingConfigV2(_message.Message):
     __slots__ = ("kind", "sub_kind", "version", "metadata", "spec")

@@ -13,6 +13,7 @@ import click
 import grpc
 import grpc.aio
 from prometheus_client import Counter, Gauge
+from typing_extensions import override
 
 from fleet.nodes.auth import cluster_config
 from fleet.nodes.auth.cluster_config import (
@@ -224,21 +225,23 @@ class AgentFeedServicer:
         )
 
 
-class PresenceServicer:
-    """teleport.presence.v1.PresenceService: instances in pages, ordered by name."""
+class PresenceServicer(presence_pb2_grpc.PresenceServiceServicer):
+    """teleport.presence.v1.PresenceService: instances in pages, ordered by name. It has no leaf clusters."""
 
     def __init__(self, instance: Instance) -> None:
         self._backend = instance.backend
         self._response_limiter = ResponseLimiter()
 
-    async def ListAuthServers(  # noqa: N802
+    @override
+    async def ListAuthServers(
         self, request: presence_pb2.ListAuthServersRequest, context: Context
     ) -> presence_pb2.ListAuthServersResponse:
         """List the auths that have not expired."""
         servers, token = await self._list_page("auth", request.page_size, request.page_token, context)
         return presence_pb2.ListAuthServersResponse(servers=servers, next_page_token=token)
 
-    async def ListProxyServers(  # noqa: N802
+    @override
+    async def ListProxyServers(
         self, request: presence_pb2.ListProxyServersRequest, context: Context
     ) -> presence_pb2.ListProxyServersResponse:
         """List the proxies that have not expired."""
