@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Find or make the programs that Refloat is tested and measured against: `peers.sh [NAME …]`, all of them without a name.
 #   go        the programs of openconfig/grpctunnel, h2spec, a client and servers of grpc-go, built with the machine's Go
+#   teleport  a stand-in for a Teleport cluster, Teleport's own client and its descriptors, built on Teleport's API module
 #   helm      Helm, built with the machine's Go where that is new enough; without it the tests of the chart are skipped
 #   openssh   ssh and sshd
 #   systemd-analyze, curl, prometheus, prometheus-alertmanager, prometheus-blackbox-exporter, haproxy, nginx, caddy
@@ -11,7 +12,7 @@ cd "$(dirname "$0")/../.."
 
 built="$PWD/var/peers"
 PACKAGES=(curl prometheus prometheus-alertmanager prometheus-blackbox-exporter haproxy nginx caddy)
-[ $# -gt 0 ] || set -- go helm openssh "${PACKAGES[@]}"
+[ $# -gt 0 ] || set -- go teleport helm openssh "${PACKAGES[@]}"
 failed=0
 
 miss() {
@@ -71,6 +72,18 @@ build_grpc_peers() {
   done
 }
 
+build_teleport_peers() {
+  local newest program
+  newest="$(ls -t tests/fakes/go/teleport/go.* tests/fakes/go/teleport/*/*.go | head -1)"
+  [ "$built/teleport-standin" -nt "$newest" ] && [ -x "$built/teleport-client" ] && [ -x "$built/teleport-descriptors" ] && return
+  echo "building the programs on Teleport's API (3 min the first time)"
+  mkdir -p "$built"
+  for program in descriptors client standin; do
+    (cd tests/fakes/go/teleport && go build -ldflags "-s -w" -o "$built/teleport-$program.new" "./$program") || return
+    mv "$built/teleport-$program.new" "$built/teleport-$program"
+  done
+}
+
 build_helm() {
   local version=v3.22.0
   [ "$("$built/helm" version --template '{{.Version}}' 2>/dev/null)" = "$version" ] && return
@@ -90,6 +103,14 @@ for name in "$@"; do
         miss "The Go programs could not be built: tests and benches against them are SKIPPED."
       elif ! build_grpc_peers; then
         miss "The programs of grpc-go could not be built: tests of the gateway against them are SKIPPED."
+      fi
+      ;;
+    teleport)
+      has_go || install golang-go
+      if ! has_go; then
+        miss "Go is missing: tests against Teleport's API are SKIPPED. As root: apt-get install golang-go"
+      elif ! build_teleport_peers; then
+        miss "The programs on Teleport's API could not be built: tests against them are SKIPPED. They need Go 1.22.7 or newer."
       fi
       ;;
     helm)
