@@ -226,7 +226,7 @@ class AgentFeedServicer:
 
 
 class PresenceServicer(presence_pb2_grpc.PresenceServiceServicer):
-    """teleport.presence.v1.PresenceService: instances in pages, ordered by name. It has no leaf clusters."""
+    """teleport.presence.v1.PresenceService: instances in pages, ordered by name."""
 
     def __init__(self, instance: Instance) -> None:
         self._backend = instance.backend
@@ -247,6 +247,14 @@ class PresenceServicer(presence_pb2_grpc.PresenceServiceServicer):
         """List the proxies that have not expired."""
         servers, token = await self._list_page("proxy", request.page_size, request.page_token, context)
         return presence_pb2.ListProxyServersResponse(servers=servers, next_page_token=token)
+
+    @override
+    async def ListRemoteClusters(
+        self, request: presence_pb2.ListRemoteClustersRequest, context: Context
+    ) -> presence_pb2.ListRemoteClustersResponse:
+        """Refuse the call: an auth of Refloat has no leaf clusters. Without this gRPC would log a traceback."""
+        del request
+        return await context.abort(grpc.StatusCode.UNIMPLEMENTED, "a Refloat auth has no leaf clusters")
 
     async def _list_page(
         self, kind: AuthOrProxy, size: int, token: str, context: Context
