@@ -104,15 +104,25 @@ class ClientOutcome:
 
 
 def run_client(
-    address: str, *, identity: Path | None = None, tls_files: tuple[Path, Path, Path] | None = None
+    address: str,
+    *,
+    identity: Path | None = None,
+    tls_files: tuple[Path, Path, Path] | None = None,
+    http_address: str = "",
+    http_writes: bool = False,
 ) -> dict[str, ClientOutcome]:
-    """Run Teleport's own client against an auth with one of the two, and return its calls by name."""
+    """Run Teleport's own client against an auth, with an identity or key, certificate and CA.
+
+    Returns its calls by name; with an HTTP address also those of the auth's HTTP API, with Teleport's types.
+    """
     argv = [str(BUILT / "teleport-client"), "--address", address]
     if identity is not None:
         argv += ["--identity", str(identity)]
     if tls_files is not None:
         key, certificate, authority = map(str, tls_files)
         argv += ["--key", key, "--cert", certificate, "--ca", authority]
+    if http_address:
+        argv += ["--http", http_address, *(["--http-writes"] if http_writes else [])]
     completed = subprocess.run(argv, capture_output=True, timeout=120, check=False)
     assert completed.returncode == 0, completed.stderr.decode()
     return {name: ClientOutcome(**outcome) for name, outcome in json.loads(completed.stdout).items()}

@@ -139,6 +139,10 @@ func (r run) read() {
 			"name": found.GetName(), "kind": found.GetKind(), "version": found.GetVersion(),
 		}, nil
 	})
+	for _, kind := range []string{"Auth", "Proxy"} {
+		r.call("List"+kind+"Servers", func() (any, error) { return r.listServers(kind) })
+	}
+	r.call("GetServiceConfig", r.serviceConfig)
 	r.call("Health", func() (any, error) {
 		response, err := healthpb.NewHealthClient(r.clt.GetConnection()).Check(r.ctx, &healthpb.HealthCheckRequest{})
 		return response.GetStatus().String(), err
@@ -196,6 +200,8 @@ func main() {
 	certificate := flag.String("cert", "", "certificate, instead of an identity file")
 	key := flag.String("key", "", "its key")
 	authority := flag.String("ca", "", "CA")
+	httpAddress := flag.String("http", "", "host:port of the auth's HTTP API")
+	httpWrites := flag.Bool("http-writes", false, "write by the HTTP API, too")
 	flag.Parse()
 	log.SetOutput(io.Discard)
 
@@ -217,6 +223,9 @@ func main() {
 		r.read()
 		r.write()
 		_ = r.clt.Close()
+		if *httpAddress != "" {
+			newHTTPRun(r, *httpAddress, must(with.TLSConfig())).run(*httpWrites)
+		}
 	}
 	if err := json.NewEncoder(os.Stdout).Encode(r.results); err != nil {
 		panic(err)

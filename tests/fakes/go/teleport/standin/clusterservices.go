@@ -11,6 +11,8 @@ import (
 	"github.com/gravitational/teleport/api/types"
 	"github.com/gravitational/trace"
 	"google.golang.org/grpc"
+
+	"refloat.dev/teleport/newer"
 )
 
 // presenceService is teleport.presence.v1.PresenceService of one auth.
@@ -20,27 +22,7 @@ type presenceService struct {
 	auth    *authInstance
 }
 
-// The lists of auths and proxies came to Teleport after the Go module that this program is built with: their messages are
-// ours, the servers in them are Teleport's.
-type listServersRequest struct {
-	PageSize  int32  `protobuf:"varint,1,opt,name=page_size,proto3"`
-	PageToken string `protobuf:"bytes,2,opt,name=page_token,proto3"`
-}
-
-type listServersResponse struct {
-	Servers       []*types.ServerV2 `protobuf:"bytes,1,rep,name=servers,proto3"`
-	NextPageToken string            `protobuf:"bytes,2,opt,name=next_page_token,proto3"`
-}
-
-func (*listServersRequest) ProtoMessage()    {}
-func (m *listServersRequest) Reset()         { *m = listServersRequest{} }
-func (m *listServersRequest) String() string { return proto.CompactTextString(m) }
-
-func (*listServersResponse) ProtoMessage()    {}
-func (m *listServersResponse) Reset()         { *m = listServersResponse{} }
-func (m *listServersResponse) String() string { return proto.CompactTextString(m) }
-
-func (s *presenceService) listServers(kind string, request *listServersRequest) (*listServersResponse, error) {
+func (s *presenceService) listServers(kind string, request *newer.ListServersRequest) (*newer.ListServersResponse, error) {
 	s.cluster.mu.Lock()
 	defer s.cluster.mu.Unlock()
 	if err := s.cluster.settings.allow(kind, types.VerbList, types.VerbRead); err != nil {
@@ -50,7 +32,7 @@ func (s *presenceService) listServers(kind string, request *listServersRequest) 
 	if err != nil {
 		return nil, err
 	}
-	response := &listServersResponse{NextPageToken: next}
+	response := &newer.ListServersResponse{NextPageToken: next}
 	for _, stored := range entries {
 		response.Servers = append(response.Servers, stored.resource.(*types.ServerV2))
 	}
@@ -61,13 +43,13 @@ func listServersMethod(name, kind string) grpc.MethodDesc {
 	return grpc.MethodDesc{MethodName: name, Handler: func(
 		service any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor,
 	) (any, error) {
-		request := &listServersRequest{}
+		request := &newer.ListServersRequest{}
 		if err := decode(request); err != nil {
 			return nil, err
 		}
 		info := &grpc.UnaryServerInfo{Server: service, FullMethod: "/teleport.presence.v1.PresenceService/" + name}
 		return interceptor(ctx, request, info, func(_ context.Context, request any) (any, error) {
-			return service.(*presenceService).listServers(kind, request.(*listServersRequest))
+			return service.(*presenceService).listServers(kind, request.(*newer.ListServersRequest))
 		})
 	}}
 }
