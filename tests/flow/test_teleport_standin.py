@@ -10,11 +10,10 @@ import contextlib
 import http.client
 import json
 import ssl
-import urllib.error
-import urllib.request
 import uuid
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -24,10 +23,8 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from fleet.transport.identity_file import (
-    ClientIdentity,
-    IdentityExpired,
-    parse_identity_file,
     parse_tls_files,
+    server_name_of_cluster,
 )
 from fleet.wire import (
     authservice_pb2,
@@ -41,12 +38,11 @@ from fleet.wire import (
 from tests.fakes import teleport
 from tests.fakes.programs import skip_without
 from tests.fakes.teleport import TeleportCluster, teleport_cluster
-from tests.fakes.waiting import eventually_sync
+from tests.fakes.teleport_reader import TIMEOUT, auth_stub, list_resources, read_identity, refusal
 
 pytestmark = pytest.mark.slow
 
 KINDS = ("node", "app_server", "db_server", "kube_server", "windows_desktop_service")
-TIMEOUT = 60.0
 
 
 @pytest.fixture
@@ -54,29 +50,6 @@ def cluster(tmp_path: Path) -> Iterator[TeleportCluster]:
     skip_without(teleport.missing_reason())
     with teleport_cluster(tmp_path) as standin:
         yield standin
-
-
-def read_identity(cluster: TeleportCluster) -> ClientIdentity:
-    return parse_identity_file(cluster.identity.read_bytes(), now=datetime.now(UTC))
-
-
-@contextlib.contextmanager
-def auth_stub(cluster: TeleportCluster, number: int = 1) -> Iterator[authservice_pb2_grpc.AuthServiceStub]:
-    with teleport.open_channel(cluster.auth_address(number), read_identity(cluster)) as channel:
-        yield authservice_pb2_grpc.AuthServiceStub(channel)
-
-
-def list_resources(stub: authservice_pb2_grpc.AuthServiceStub, kind: str, limit: int = 1000) -> list[Any]:
-    """Return all resources of a kind, as the one field of each that is set."""
-    resources: list[Any] = []
-    start = ""
-    while True:
-        request = authservice_pb2.ListResourcesRequest(resource_type=kind, limit=limit, start_key=start)
-        page = stub.ListResources(request, timeout=TIMEOUT)
-        resources += [getattr(resource, resource.WhichOneof("resource")) for resource in page.resources]
-        start = page.next_key
-        if not start:
-            return resources
 
 
 def count_unified(stub: authservice_pb2_grpc.AuthServiceStub, limit: int) -> Counter[str]:
@@ -97,31 +70,6 @@ def count_unified(stub: authservice_pb2_grpc.AuthServiceStub, limit: int) -> Cou
     )
     assert len(set(encoded)) == len(encoded)
     return Counter(str(kind) for kind in kinds)
-
-
-def refusal(call: Callable[[], object]) -> tuple[grpc.StatusCode, str]:
-    """Return the code and text of a refused call; a stream is read to its end."""
-    with pytest.raises(grpc.RpcError) as caught:
-        consume(call())
-    return caught.value.code(), caught.value.details()
-
-
-def consume(outcome: object) -> None:
-    if isinstance(outcome, Iterator):
-        deque(outcome, maxlen=0)
-
-
-def read_diag(address: str, path: str) -> tuple[int, str]:
-    try:
-        with urllib.request.urlopen(f"http://{address}{path}", timeout=TIMEOUT) as response:
-            return response.status, response.read().decode()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
-
-
-def read_metric(address: str, name: str) -> float:
-    lines = read_diag(address, "/metrics")[1].splitlines()
-    return next(float(line.rpartition(" ")[2]) for line in lines if line.startswith(f"{name} "))
 
 
 @pytest.mark.parametrize("credential", ["identity file", "TLS files"])
@@ -151,6 +99,8 @@ def test_teleports_client_agrees_with_every_call(cluster: TeleportCluster, crede
     assert Counter(calls["GetInstances"].value.values()) == {"auth-1": 10, "auth-2": 9}
     assert calls["ListRemoteClusters"].value == {"leaf-1": "online"}
     assert calls["Health"].value == "SERVING"
+    assert calls["GetServiceConfig"].value == {"mode": 1, "health_check": False}
+    assert list(calls["ListProxyServers"].value) == ["proxy-1", "proxy-2"]
     assert calls["UpsertClusterNetworkingConfig"].value == 5
     assert calls["ResetClusterNetworkingConfig"].value == 3
 
@@ -166,6 +116,10 @@ def test_teleports_client_reads_its_builtin_admin_calls(cluster: TeleportCluster
         for number in (1, 2)
     ]
     assert sorted(counts) == [2, 3]
+    request = authservice_pb2.InventoryConnectedServiceCountsRequest()
+    with auth_stub(cluster) as stub:
+        response = stub.GetInventoryConnectedServiceCounts(request, timeout=TIMEOUT)
+    assert response.service_counts["Node"] == counts[0]
 
 
 def test_our_stubs_list_agents_with_both_kinds_of_identity(cluster: TeleportCluster) -> None:
@@ -318,87 +272,17 @@ def test_nobody_without_a_certificate(cluster: TeleportCluster) -> None:
     assert code == grpc.StatusCode.PERMISSION_DENIED
 
 
-def test_watch_sends_changes_until_it_is_lost(cluster: TeleportCluster) -> None:
-    """INIT names the kinds that are watched; a lost watch ends as unavailable."""
-    cluster.change("settings", agent_ttl_seconds=1.0, rules={"node": ["list", "read"]})
-    kinds = [resources_pb2.WatchKind(kind=kind) for kind in ("node", "app_server")]
-    with auth_stub(cluster) as stub:
-        code, text = refusal(lambda: stub.WatchEvents(authservice_pb2.Watch(kinds=kinds), timeout=TIMEOUT))
-        assert (code, text) == (
-            grpc.StatusCode.PERMISSION_DENIED,
-            'access denied to perform action "read" on "app_server"',
-        )
-        watch = stub.WatchEvents(
-            authservice_pb2.Watch(kinds=kinds, allow_partial_success=True), timeout=TIMEOUT
-        )
-        first = next(watch)
-        assert first.type == authservice_pb2.INIT
-        assert [resource.kind for resource in first.watch_status.spec.kinds] == ["node"]
-        cluster.change("agents", kind="node", count=1)
-        put_event = next(watch)
-        assert (put_event.type, put_event.server.spec.hostname) == (authservice_pb2.PUT, "node-00001")
-        cluster.change(f"agents/{put_event.server.metadata.name}", stopped=True)
-        delete_event = next(event for event in watch if event.type == authservice_pb2.DELETE)
-        assert delete_event.resource_header.metadata.name == put_event.server.metadata.name
-        cluster.change("watches", drop="auth-1")
-        assert refusal(lambda: watch)[0] == grpc.StatusCode.UNAVAILABLE
-
-
-def test_auth_whose_backend_fails(cluster: TeleportCluster) -> None:
-    """It stays reachable and says that it is not ready; what it lists is frozen, and its agents expire elsewhere."""
-    cluster.change("settings", agent_ttl_seconds=1.0)
-    cluster.change("agents", kind="node", count=10)
-    cluster.change("auths/auth-1", backend="failed")
-    assert read_diag(cluster.diag_address("auths"), "/readyz")[0] == 503
-    assert read_metric(cluster.diag_address("auths"), "process_state") == 2
-    with teleport.open_channel(cluster.auth_address(1), read_identity(cluster)) as channel:
-        health = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=TIMEOUT)
-        assert health.status == health_pb2.HealthCheckResponse.NOT_SERVING
-        with auth_stub(cluster, 2) as healthy:
-            eventually_sync(lambda: len(list_resources(healthy, "node")) == 5)
-            assert len(list_resources(authservice_pb2_grpc.AuthServiceStub(channel), "node")) == 10
-            cluster.change("auths/auth-1", backend="ok")
-            eventually_sync(lambda: len(list_resources(healthy, "node")) == 10)
-
-
-def test_stopped_auth_and_stopped_proxy(cluster: TeleportCluster) -> None:
-    """Agents of a stopped auth find another one; those of a stopped proxy, too, unless they are told not to."""
-    cluster.change("settings", agent_ttl_seconds=1.0, peering=True, reconnect=False)
-    cluster.change("agents", kind="node", count=10)
-    cluster.change("auths/auth-1", running=False)
-    with auth_stub(cluster, 2) as stub:
-        eventually_sync(
-            lambda: (
-                {
-                    resource.spec.auth_id
-                    for resource in stub.GetInstances(
-                        resources_pb2.InstanceFilter(services=["Node"]), timeout=TIMEOUT
-                    )
-                }
-                == {"auth-2"}
-            )
-        )
-        cluster.change("proxies/proxy-1", running=False)
-        with pytest.raises(OSError, match="refused"):
-            read_diag(cluster.diag_address("proxies"), "/readyz")
-        eventually_sync(
-            lambda: {tuple(node.spec.proxy_ids) for node in list_resources(stub, "node")} == {("proxy-2",)}
-        )
-        cluster.change("proxies/proxy-1", running=True)
-        eventually_sync(lambda: len(list_resources(stub, "node")) == 10)
-    assert read_diag(cluster.diag_address("proxies"), "/readyz")[0] == 200
-
-
-def test_missing_tunnels_are_counted_not_named(cluster: TeleportCluster) -> None:
-    """In agent mesh only the metrics of a proxy say that tunnels are missing."""
-    cluster.change("agents", kind="node", count=40)
-    cluster.change("proxies/proxy-2", missing_tunnels={"node": 3})
-    gauge = 'teleport_reverse_tunnels_connected{type="node"}'
-    diags = [cluster.diag_address("proxies", number) for number in (1, 2)]
-    assert [read_metric(diag, gauge) for diag in diags] == [40, 37]
-    assert [read_metric(diag, "proxy_missing_ssh_tunnels") for diag in diags] == [0, 3]
-    with auth_stub(cluster) as stub:
-        assert {len(node.spec.proxy_ids) for node in list_resources(stub, "node")} == {0}
+def test_auths_are_known_by_teleports_names_only(cluster: TeleportCluster) -> None:
+    """The general name and the cluster's own are in the certificate of an auth; its address is not."""
+    identity = read_identity(cluster)
+    for name in (identity.server_name, server_name_of_cluster("root.example.com")):
+        with teleport.open_channel(cluster.auth_address(), replace(identity, server_name=name)) as channel:
+            stub = authservice_pb2_grpc.AuthServiceStub(channel)
+            assert stub.Ping(authservice_pb2.PingRequest(), timeout=TIMEOUT).server_features.cloud is False
+    with teleport.open_channel(cluster.auth_address(), replace(identity, server_name="localhost")) as channel:
+        stub = authservice_pb2_grpc.AuthServiceStub(channel)
+        code, _ = refusal(lambda: stub.Ping(authservice_pb2.PingRequest(), timeout=TIMEOUT))
+    assert code == grpc.StatusCode.UNAVAILABLE
 
 
 def test_resources_that_lie(cluster: TeleportCluster) -> None:
@@ -424,18 +308,6 @@ def test_pages_that_never_end(cluster: TeleportCluster) -> None:
         assert [next(pages) for _ in range(50)] == [10] * 50
 
 
-def test_clock_of_an_auth_is_wrong(cluster: TeleportCluster) -> None:
-    """The expiry is of the auth's clock."""
-    cluster.change("auths/auth-2", clock_skew_seconds=7200)
-    cluster.change("agents", kind="node", count=2)
-    with auth_stub(cluster) as stub:
-        lifetimes = sorted(
-            node.metadata.expires.ToDatetime(UTC) - datetime.now(UTC) for node in list_resources(stub, "node")
-        )
-    assert lifetimes[0] < timedelta(minutes=11)
-    assert lifetimes[1] > timedelta(hours=2)
-
-
 def test_networking_config_needs_mfa(cluster: TeleportCluster) -> None:
     """A program cannot do MFA: reads go on, writes are refused, by Teleport's client as by our stubs."""
     cluster.change("settings", mfa_required=True)
@@ -452,25 +324,8 @@ def test_networking_config_needs_mfa(cluster: TeleportCluster) -> None:
     assert text in calls["UpdateClusterNetworkingConfig"].error
 
 
-def test_identity_is_renewed_and_expires(tmp_path: Path) -> None:
-    """A bot writes the file anew; with an expired certificate there is no connection."""
-    skip_without(teleport.missing_reason())
-    with teleport_cluster(tmp_path, identity_ttl="2s") as cluster:
-        old = read_identity(cluster)
-        renewed = cluster.change("identity", ttl_seconds=600)
-        assert renewed["identity"] == str(cluster.identity)
-        new = read_identity(cluster)
-        assert new.expires_at - old.expires_at > timedelta(minutes=9)
-        assert new.certificate != old.certificate
-        eventually_sync(lambda: datetime.now(UTC) > old.expires_at)
-        with teleport.open_channel(cluster.auth_address(), old) as channel:
-            stub = authservice_pb2_grpc.AuthServiceStub(channel)
-            code, _ = refusal(lambda: stub.Ping(authservice_pb2.PingRequest(), timeout=TIMEOUT))
-        assert code == grpc.StatusCode.UNAVAILABLE
-        with auth_stub(cluster) as stub:
-            assert (
-                stub.Ping(authservice_pb2.PingRequest(), timeout=TIMEOUT).cluster_name == "root.example.com"
-            )
-        cluster.change("identity", ttl_seconds=-60)
-        with pytest.raises(IdentityExpired):
-            read_identity(cluster)
+def test_service_config_of_a_cluster_that_reconnects(cluster: TeleportCluster) -> None:
+    """Upstream's form has the mode as a number."""
+    cluster.change("settings", reconnect_mode=True)
+    calls = teleport.run_client(cluster.auth_address(), identity=cluster.identity)
+    assert calls["GetServiceConfig"].value == {"mode": 2, "health_check": True}

@@ -87,6 +87,39 @@ func (s *presenceService) ListRemoteClusters(
 	return response, nil
 }
 
+const getServiceConfig = "/teleport.grpcclientconfig.v1.ServiceConfigDiscoveryService/GetServiceConfig"
+
+// registerServiceConfig serves the discovery of the service config, with upstream's default unless a test changes it.
+func registerServiceConfig(server *grpc.Server, c *cluster) {
+	server.RegisterService(&grpc.ServiceDesc{
+		ServiceName: "teleport.grpcclientconfig.v1.ServiceConfigDiscoveryService",
+		HandlerType: (*any)(nil),
+		Methods: []grpc.MethodDesc{{MethodName: "GetServiceConfig", Handler: func(
+			service any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor,
+		) (any, error) {
+			request := &newer.GetServiceConfigRequest{}
+			if err := decode(request); err != nil {
+				return nil, err
+			}
+			info := &grpc.UnaryServerInfo{Server: service, FullMethod: getServiceConfig}
+			return interceptor(ctx, request, info, func(context.Context, any) (any, error) { return c.serviceConfig(), nil })
+		}}},
+	}, c)
+}
+
+func (c *cluster) serviceConfig() *newer.GetServiceConfigResponse {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	config := &newer.ServiceConfig{LoadBalancingConfig: []*newer.LoadBalancerConfig{
+		{TeleportPickHealthy: &newer.TeleportPickHealthyConfig{Mode: 1}},
+	}}
+	if c.settings.ReconnectMode {
+		config.LoadBalancingConfig[0].TeleportPickHealthy.Mode = 2
+		config.HealthCheckConfig = &newer.HealthCheckConfig{ServiceName: new(string)}
+	}
+	return &newer.GetServiceConfigResponse{Config: config}
+}
+
 // clusterConfigService is teleport.clusterconfig.v1.ClusterConfigService of one auth.
 type clusterConfigService struct {
 	clusterconfigpb.UnimplementedClusterConfigServiceServer

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -118,16 +119,19 @@ func (establishedTLS) Info() credentials.ProtocolInfo {
 
 func (e establishedTLS) Clone() credentials.TransportCredentials { return e }
 
-// checkCaller lets only callers with a certificate through, but to the health service, and hides what a version lacks.
+// The calls that Teleport's auths serve to callers without a certificate.
+var openMethods = []string{healthpb.Health_Check_FullMethodName, healthpb.Health_Watch_FullMethodName, getServiceConfig}
+
+// checkCaller lets only callers with a certificate through, but to the open calls, and hides what a version lacks.
 func (c *cluster) checkCaller(ctx context.Context, method string) error {
-	if method == healthpb.Health_Check_FullMethodName || method == healthpb.Health_Watch_FullMethodName {
-		return nil
-	}
 	c.mu.Lock()
 	lacks := c.settings.lacks(method)
 	c.mu.Unlock()
 	if lacks {
 		return status.Errorf(codes.Unimplemented, "unknown method %s", method)
+	}
+	if slices.Contains(openMethods, method) {
+		return nil
 	}
 	caller, _ := peer.FromContext(ctx)
 	if info, isTLS := caller.AuthInfo.(credentials.TLSInfo); !isTLS || len(info.State.PeerCertificates) == 0 {
@@ -165,6 +169,7 @@ func (a *authInstance) start(c *cluster) error {
 		grpc.ChainStreamInterceptor(interceptors.GRPCServerStreamErrorInterceptor, c.stream),
 	)
 	proto.RegisterAuthServiceServer(server, &authService{cluster: c, auth: a})
+	registerServiceConfig(server, c)
 	registerPresence(server, &presenceService{cluster: c, auth: a})
 	clusterconfigpb.RegisterClusterConfigServiceServer(server, &clusterConfigService{cluster: c, auth: a})
 	a.health = health.NewServer()

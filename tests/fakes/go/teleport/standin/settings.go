@@ -31,6 +31,8 @@ type settings struct {
 	Peering bool `json:"peering"`
 	// Agents of a stopped proxy find another one.
 	Reconnect bool `json:"reconnect"`
+	// GetServiceConfig tells clients to leave an unhealthy auth, instead of to stay.
+	ReconnectMode bool `json:"reconnect_mode"`
 	// Nonsense among the nodes: far-expiry, negative-expiry, duplicate-names, long-labels, markup.
 	Lies []string `json:"lies"`
 	// Seconds until an agent's, an auth's or a proxy's resource expires without a heartbeat; one comes twice as often.
