@@ -20,7 +20,10 @@ logger = logging.getLogger(__name__)
 
 GROUP = "refloat.sources"
 #: Refloat's own, also in pyproject.toml: a checkout that was not installed again has no entry points for them.
-BUILT_IN = (EntryPoint("refloat", "fleet.source_plugins.refloat:SOURCE", GROUP),)
+BUILT_IN = (
+    EntryPoint("refloat", "fleet.source_plugins.refloat:SOURCE", GROUP),
+    EntryPoint("teleport", "fleet.source_plugins.teleport:SOURCE", GROUP),
+)
 DEFAULT_SOURCE = "refloat"
 _SLUG = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
 #: Characters of a foreign error that a line has.

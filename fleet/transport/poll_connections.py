@@ -5,6 +5,9 @@ Created only in the process and the event loop that use them (docs/explanation/d
 
 from __future__ import annotations
 
+import ssl
+from typing import Any
+
 import aiohttp
 import grpc.aio
 
@@ -13,7 +16,7 @@ from fleet.transport.channels import fixed_window_options, open_channel, target_
 from fleet.transport.retry.aio import RetryInterceptor
 from fleet.transport.retry.read_retries import DEFAULT_READ_RETRIES, policy_by_method
 from fleet.transport.retry.retried_call import SharedBudget
-from fleet.transport.tls import TLSFiles
+from fleet.transport.tls import TLSError, TLSFiles, client_context
 
 #: Maximum bytes of a response: an agent list has every tunnel. gRPC's default, 4 MB, fits 500 agents with 200 proxies.
 LARGEST_RESPONSE = 64 * 1024 * 1024
@@ -33,6 +36,7 @@ class Connections:
         self._read_channels: dict[tuple[str, str], grpc.aio.Channel] = {}
         self._retry_interceptor = RetryInterceptor(policy_by_method(retries), budget=SharedBudget())
         self._session: aiohttp.ClientSession | None = None
+        self._https_context: ssl.SSLContext | None = None
 
     def channel(self, address: str, role: str) -> grpc.aio.Channel:
         """Return the channel to an instance of a role at host:port. Raises ValueError, TLSError."""
@@ -65,6 +69,15 @@ class Connections:
             connector = aiohttp.TCPConnector(limit=0, limit_per_host=2, keepalive_timeout=60)
             self._session = aiohttp.ClientSession(connector=connector)
         return self._session
+
+    def https_options(self, role: str) -> dict[str, Any]:
+        """Return the options of a request of `session` to an instance of a role by HTTPS. Raises TLSError."""
+        if self._tls is None:
+            raise TLSError("this cluster does not use TLS")
+        tls = self._tls.for_role(role)
+        if self._https_context is None:
+            self._https_context = client_context(tls)
+        return {"ssl": self._https_context, "server_hostname": tls.server_name}
 
     async def discard(self, address: str) -> None:
         """Close the channels to an address: new ones do not wait for gRPC's backoff."""

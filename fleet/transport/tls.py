@@ -83,6 +83,21 @@ def channel_credentials(tls: TLSFiles) -> grpc.ChannelCredentials:
     return grpc.ssl_channel_credentials(_read(tls.authority), _read(tls.key), _read(tls.certificate))
 
 
+def client_context(tls: TLSFiles) -> ssl.SSLContext | None:
+    """Return the TLS context of a client that is not gRPC's; None without TLS. Raises TLSError."""
+    if not tls.enabled:
+        return None
+    # OpenSSL does not say which file is wrong.
+    check_files(tls)
+    try:
+        context = ssl.create_default_context(cafile=tls.authority)
+        if tls.certificate is not None:
+            context.load_cert_chain(tls.certificate, tls.key)
+    except OSError as error:
+        raise TLSError(f"cannot use the TLS files: {error}") from error
+    return context
+
+
 def version_of(tls: TLSFiles | None) -> Hashable:
     """Return a value that changes when the files change, by their metadata: connections then have to be made anew."""
     paths = () if tls is None else (tls.authority, tls.certificate, tls.key)

@@ -15,6 +15,7 @@ class StepName(LabelledEnum):
     HEALTH = "health", "Health of an auth"
     INSTANCES = "instances", "List of auths and proxies"
     AGENTS = "agents", "List of agents"
+    INVENTORY = "inventory", "Inventory (auth of each agent)"
     TUNNELS = "tunnels", "Tunnels of the proxies"
     READYZ = "readyz", "Process state (/readyz)"
     NETWORKING = "networking", "Networking config"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
@@ -94,20 +94,19 @@ def listed_agent_of(entry: fleet_pb2.AgentEntry, now: float) -> ListedAgent:
         claimed_count=len(tracker.claimed),
         tracked_count=tracker.tracked,
         ttl_seen=durations.from_milliseconds(tracker.ttl_seen_ms),
-        attributes=_attributes_of(agent),
+        attributes=attributes_of(agent.version, agent.labels),
     )
 
 
-def _attributes_of(agent: fleet_pb2.AgentResource) -> AgentAttributes:
+def attributes_of(version: str, labels: Mapping[str, str]) -> AgentAttributes:
     """Return version and labels: the first 64 labels by key. A label without a key is left out.
 
     Auths of Refloat refuse what is changed here; others may not.
     """
-    labels = agent.labels
     if not labels:
-        return AgentAttributes(_clean(agent.version))
+        return AgentAttributes(_clean(version))
     pairs = {_clean(key): _clean(text) for key, text in labels.items() if key}
-    return AgentAttributes(_clean(agent.version), tuple(sorted(pairs.items())[:MOST_LABELS]))
+    return AgentAttributes(_clean(version), tuple(sorted(pairs.items())[:MOST_LABELS]))
 
 
 def _clean(text: str) -> str:

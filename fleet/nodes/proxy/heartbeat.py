@@ -19,12 +19,12 @@ import aiohttp
 from google.protobuf import json_format
 from prometheus_client import Counter
 
-from fleet.nodes.shared import addresses, connect_client, lifecycle
+from fleet.nodes.shared import addresses, lifecycle
 from fleet.nodes.shared.instance import AuthsUnavailableError, Instance
 from fleet.protocol import durations
 from fleet.protocol.instance_labels import HTTP_LABEL
 from fleet.protocol.recovery.auth_choice import AuthChoice, max_requests, request_timeout
-from fleet.transport.tls import AUTH_SERVER_NAME, TLSError
+from fleet.transport.tls import AUTH_SERVER_NAME, TLSError, client_context
 from fleet.wire import types_pb2
 
 log = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ class AuthPresence:
         self._ttl = instance.flags.announce_ttl
         self._session: aiohttp.ClientSession | None = None
         try:
-            self._tls_context = connect_client.client_context(instance.flags.tls)
+            self._tls_context = client_context(instance.flags.tls)
         except TLSError as error:
             raise lifecycle.NodeStartError(str(error)) from None
         self._requests = Counter(

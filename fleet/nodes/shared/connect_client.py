@@ -15,7 +15,7 @@ from fleet.nodes.shared import addresses
 from fleet.nodes.shared.stdio import open_stdio
 from fleet.protocol.tunnel.connect import PEER_HEADER, RefusalReason
 from fleet.transport import connection_errors
-from fleet.transport.tls import TLSError, TLSFiles, check_files
+from fleet.transport.tls import TLSFiles, client_context
 from fleet.transport.tunnel import codec
 from fleet.transport.tunnel.pump import TcpConnection
 
@@ -230,18 +230,3 @@ class _ConnectProtocol(asyncio.Protocol):
     def _fail(self, error: Exception) -> None:
         if not self.early_data.done():
             self.early_data.set_exception(error)
-
-
-def client_context(tls: TLSFiles) -> ssl.SSLContext | None:
-    """Return the TLS context for a proxy's CONNECT port; None without TLS. Raises TLSError."""
-    if not tls.enabled:
-        return None
-    # OpenSSL does not say which file is wrong.
-    check_files(tls)
-    try:
-        context = ssl.create_default_context(cafile=tls.authority)
-        if tls.certificate is not None:
-            context.load_cert_chain(tls.certificate, tls.key)
-    except OSError as error:
-        raise TLSError(f"cannot use the TLS files: {error}") from error
-    return context

@@ -19,7 +19,7 @@ def test_steps_end_run_and_follow() -> None:
     assert view is not None
     assert view.is_running
     assert [row.state for row in view.steps] == ["ok", "running", *["pending"] * (len(StepName) - 2)]
-    assert view.sentence == "Testing: 1 of 12 steps…"
+    assert view.sentence == f"Testing: 1 of {len(StepName)} steps…"
 
 
 def test_no_step_runs_before_a_worker_starts_or_after_the_end() -> None:

@@ -19,7 +19,7 @@ from fleet.nodes.shared.lifecycle import NodeStartError
 from fleet.protocol.instance_labels import CONNECT_LABEL
 from fleet.protocol.tunnel.connect import RefusalReason, RefusedError, ServiceTarget
 from fleet.transport.backend import BackendUnavailableError
-from fleet.transport.tls import TLSError
+from fleet.transport.tls import TLSError, client_context
 from fleet.transport.tunnel.pump import TcpConnection
 
 _REASON_BY_STATUS = {reason.status: reason for reason in RefusalReason}
@@ -42,7 +42,7 @@ class Peers:
         self._token = token
         self._tls_context: ssl.SSLContext | None
         try:
-            self._tls_context = connect_client.client_context(instance.flags.tls)
+            self._tls_context = client_context(instance.flags.tls)
         except TLSError as error:
             raise NodeStartError(str(error)) from None
 

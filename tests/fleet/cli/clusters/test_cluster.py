@@ -7,7 +7,7 @@ import json
 from click.testing import CliRunner, Result
 
 from fleet.cli.main import main
-from fleet.clusters.test_report import StepName
+from fleet.source_plugins.refloat import SOURCE
 from tests.fakes.instances import FakeAuth, FakeProxy
 
 
@@ -34,7 +34,7 @@ def test_report_of_a_failure_as_json() -> None:
 
     assert outcome.exit_code == 1
     report = json.loads(outcome.output)
-    assert [step["name"] for step in report["steps"]] == list(StepName)
+    assert [step["name"] for step in report["steps"]] == list(SOURCE.test_steps)
     assert report["steps"][1]["text"] == "127.0.0.1:1: connection refused."
     assert report["steps"][1]["remedy"].startswith("Check that the auth runs")
     assert report["ended_at"] >= report["started_at"]

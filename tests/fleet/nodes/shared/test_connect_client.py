@@ -14,7 +14,7 @@ from fleet.nodes.proxy.connect.access import ConnectFlags
 from fleet.nodes.shared import addresses, connect_client
 from fleet.nodes.shared.connect_client import ConnectError, ConnectPlan, ServiceConnectionLostError
 from fleet.transport import certificate_authority
-from fleet.transport.tls import TLSError, TLSFiles
+from fleet.transport.tls import TLSError, TLSFiles, client_context
 from fleet.transport.tunnel.pump import TcpConnection, connect
 from tests.fakes.certificates import Certificates
 from tests.fakes.plane import Plane
@@ -39,7 +39,7 @@ async def dial(port: int, *other_ports: int, **options: str) -> TcpConnection:
 
 
 async def dial_plan(plan: ConnectPlan) -> TcpConnection:
-    return await connect_client.dial(plan, connect_client.client_context(plan.tls))
+    return await connect_client.dial(plan, client_context(plan.tls))
 
 
 @pytest.mark.parametrize(
@@ -194,10 +194,10 @@ async def test_echo_over_tls_with_a_real_agent(plane: Plane, tmp_path: Path) -> 
 def test_invalid_key_files_are_named(tmp_path: Path) -> None:
     """The error comes before any dial."""
     with pytest.raises(TLSError, match=r"cannot read .*none"):
-        connect_client.client_context(TLSFiles(authority=tmp_path / "none"))
+        client_context(TLSFiles(authority=tmp_path / "none"))
     (tmp_path / "some").write_text("nonsense")
     with pytest.raises(TLSError, match=r"cannot use .*some"):
-        connect_client.client_context(TLSFiles(authority=tmp_path / "some"))
+        client_context(TLSFiles(authority=tmp_path / "some"))
 
 
 async def test_port_with_certificate_of_an_auth_is_refused(plane: Plane, tmp_path: Path) -> None:

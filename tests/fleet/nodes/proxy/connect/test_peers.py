@@ -16,7 +16,7 @@ from fleet.nodes.proxy.server import Proxy
 from fleet.nodes.shared import addresses, connect_client
 from fleet.nodes.shared.connect_client import ConnectError, ConnectPlan
 from fleet.protocol.instance_labels import CONNECT_LABEL
-from fleet.transport.tls import TLSFiles
+from fleet.transport.tls import TLSFiles, client_context
 from fleet.transport.tunnel.pump import TcpConnection
 from fleet.wire import fleet_pb2, types_pb2
 from tests.fakes.certificates import Certificates
@@ -34,7 +34,7 @@ async def dial_through(proxy: Proxy, target: str, **options: str) -> TcpConnecti
     proxy_addresses = (addresses.parse(proxy.connect_port.address),)
     tls = proxy.instance.flags.tls
     return await connect_client.dial(
-        ConnectPlan(target, proxy_addresses, tls=tls, **options), connect_client.client_context(tls)
+        ConnectPlan(target, proxy_addresses, tls=tls, **options), client_context(tls)
     )
 
 

@@ -1,0 +1,185 @@
+"""Agents of a Teleport cluster: the hosts of its resources, by proto.AuthService/ListResources.
+
+One host may serve many resources, such as one per application: they are one agent, with the latest expiry.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from operator import attrgetter
+from types import MappingProxyType
+from typing import Any
+
+from fleet.monitoring.evidence import ReconnectMode
+from fleet.monitoring.sources import SourceError
+from fleet.monitoring.sources.changes import read_pages
+from fleet.monitoring.sources.presence import AgentChanges, ListedAgent, attributes_of
+from fleet.monitoring.sources.source import SourceContext
+from fleet.monitoring.sources.teleport.inventory import read_auth_by_host
+from fleet.monitoring.sources.teleport.refusals import describe_refusal
+from fleet.protocol.text_limits import LONGEST_ID, cut
+from fleet.vocabulary.capabilities import Capability
+from fleet.wire import authservice_pb2, authservice_pb2_grpc, types_pb2
+
+#: Kinds of resources whose hosts are agents, as ListResources names them.
+KINDS = ("node", "app_server", "db_server", "kube_server", "windows_desktop_service")
+#: Teleport's maximum.
+PAGE_SIZE = 1000
+#: Announce TTL of agents, seconds: Teleport's ServerAnnounceTTL, which it does not report.
+_TTL = 600.0
+#: Expiries after this time from now are faults of an auth: Teleport's own are 10 min ahead.
+_LATEST_EXPIRY = 366 * 24 * 3600.0
+#: Nodes without an agent: OpenSSH servers that Teleport only registers.
+_AGENTLESS_PREFIX = "openssh"
+_NO_LABELS: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class HostResource:
+    """What one resource tells about the host that serves it."""
+
+    host_id: str
+    name: str
+    version: str
+    #: Seconds since the epoch; 0 without an expiry.
+    expires_at: float
+    labels: Mapping[str, str]
+
+
+async def list_agents(context: SourceContext) -> AgentChanges:
+    """Return all agents as a full list. Raises SourceError.
+
+    Kinds that the role may not list are left out; without any kind the cluster has no list of agents.
+    """
+    lists, auth_by_host = await asyncio.gather(_list_kinds(context), read_auth_by_host(context))
+    refusals = [refusal for refusal in lists if isinstance(refusal, str)]
+    changes: AgentChanges = AgentChanges("list", 0, full=True, complete=True)
+    if len(refusals) == len(KINDS):
+        for capability in (Capability.AGENTS, Capability.LAST_SEEN, Capability.AGENT_TO_AUTH):
+            context.missing_capabilities[capability] = refusals[0]
+        return changes
+    resources_by_host: dict[str, HostResource] = {}
+    for resources in lists:
+        if isinstance(resources, str):
+            continue
+        for resource in resources:
+            known = resources_by_host.get(resource.host_id)
+            resources_by_host[resource.host_id] = resource if known is None else _merge(known, resource)
+    latest = context.clock() + _LATEST_EXPIRY
+    for host_id, resource in resources_by_host.items():
+        changes.agents[host_id] = _agent_of(resource, auth_by_host.get(host_id, ""), latest)
+    return changes
+
+
+async def find_refused_kinds(context: SourceContext) -> dict[str, str]:
+    """Return the kinds that the role may not list, each with the reason as a sentence. Raises SourceError."""
+    lists = await _list_kinds(context)
+    return {kind: reason for kind, reason in zip(KINDS, lists, strict=True) if isinstance(reason, str)}
+
+
+async def _list_kinds(context: SourceContext) -> list[list[HostResource] | str]:
+    """Return the agents of each kind in `KINDS`, or why the role or the version does not allow the kind."""
+    return await asyncio.gather(*(_list_kind(context, kind) for kind in KINDS))
+
+
+async def _list_kind(context: SourceContext, kind: str) -> list[HostResource] | str:
+    """Return the agents of one kind of resources, or why the role or the version does not allow it."""
+    stub = authservice_pb2_grpc.AuthServiceStub(context.channel)
+    resources: list[HostResource] = []
+    keys: set[str] = set()
+    try:
+        async for page in read_pages(
+            partial(_read_page, stub, kind), attrgetter("next_key"), context.remaining_seconds
+        ):
+            if page.next_key in keys:
+                raise SourceError(f"the list of {kind} does not end", has_response=True)
+            keys.add(page.next_key)
+            resources += filter(None, map(host_resource_of, page.resources))
+    except SourceError as error:
+        reason = describe_refusal(error, f"resources of the kind {kind}", f"list and read for {kind}")
+        if reason is None:
+            raise
+        return reason
+    return resources
+
+
+async def _read_page(
+    stub: Any, kind: str, previous_page: authservice_pb2.ListResourcesResponse | None, seconds: float
+) -> authservice_pb2.ListResourcesResponse:
+    start_key = "" if previous_page is None else previous_page.next_key
+    request = authservice_pb2.ListResourcesRequest(resource_type=kind, limit=PAGE_SIZE, start_key=start_key)
+    page: authservice_pb2.ListResourcesResponse = await stub.ListResources(request, timeout=seconds)
+    return page
+
+
+def host_resource_of(resource: authservice_pb2.PaginatedResource) -> HostResource | None:
+    """Return what a resource tells about its host; None if no agent with a tunnel serves it."""
+    match resource.WhichOneof("resource"):
+        case "node":
+            node = resource.node
+            if not node.spec.use_tunnel or node.sub_kind.startswith(_AGENTLESS_PREFIX):
+                return None
+            return _make(
+                node.metadata.name, node.spec.hostname, node.spec.version, node.metadata, _labels_of(node)
+            )
+        case "windows_desktop_service":
+            service = resource.windows_desktop_service
+            spec, metadata = service.spec, service.header.metadata
+            return _make(metadata.name, spec.hostname, spec.teleport_version, metadata)
+        case "app_server" | "database_server" | "kubernetes_server" as kind:
+            server = getattr(resource, kind)
+            spec = server.spec
+            return _make(spec.host_id, spec.hostname, spec.version, server.metadata)
+    return None
+
+
+def _make(
+    host_id: str,
+    hostname: str,
+    version: str,
+    metadata: types_pb2.Metadata,
+    labels: Mapping[str, str] = _NO_LABELS,
+) -> HostResource | None:
+    if not 0 < len(host_id) <= LONGEST_ID:
+        return None
+    expires = metadata.expires
+    expires_at = expires.seconds + expires.nanos / 1e9 if metadata.HasField("expires") else 0.0
+    return HostResource(host_id, hostname or host_id, version, max(expires_at, 0.0), labels)
+
+
+def _labels_of(node: types_pb2.ServerV2) -> dict[str, str]:
+    """Return static labels and the results of command labels."""
+    commands = {key: label.result for key, label in node.spec.cmd_labels.items()}
+    return {**commands, **node.metadata.labels}
+
+
+def _merge(first: HostResource, second: HostResource) -> HostResource:
+    """Return one host of two resources: the names and labels of the first, and the latest expiry."""
+    return HostResource(
+        first.host_id,
+        first.name if first.name != first.host_id else second.name,
+        first.version or second.version,
+        max(first.expires_at, second.expires_at),
+        first.labels or second.labels,
+    )
+
+
+def _agent_of(resource: HostResource, auth_id: str, latest_expiry: float) -> ListedAgent:
+    return ListedAgent(
+        name=cut(resource.name),
+        auth_id=auth_id,
+        expires_at=min(resource.expires_at, latest_expiry),
+        ttl=_TTL,
+        via_proxy_id="",
+        mode=ReconnectMode.UNKNOWN,
+        health_check=False,
+        policy_read_at=0.0,
+        desired_count=0,
+        claimed_count=0,
+        tracked_count=0,
+        ttl_seen=0.0,
+        attributes=attributes_of(resource.version, resource.labels),
+    )
