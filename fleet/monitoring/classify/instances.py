@@ -24,7 +24,7 @@ def instance_state(facts: InstanceFacts, now: float, timing: Timing) -> Instance
     if is_expired(facts, now):
         return InstanceState.EXPIRED
     if not has_responded(facts, now, timing):
-        return InstanceState.UNKNOWN
+        return InstanceState.OK if _is_only_listed(facts, now, timing) else InstanceState.UNKNOWN
     if _reports_unhealthy(facts, now, timing):
         return InstanceState.UNHEALTHY
     return InstanceState.OK
@@ -55,6 +55,16 @@ def is_expired(facts: InstanceFacts, now: float) -> bool:
         return False
     seen_until = now if facts.listed_at is None else min(now, facts.listed_at)
     return facts.expires_at <= seen_until
+
+
+def _is_only_listed(facts: InstanceFacts, now: float, timing: Timing) -> bool:
+    """Return whether the source gives Refloat no address of an instance, but an unexpired resource in a recent list."""
+    return (
+        not facts.address
+        and not facts.attempts
+        and facts.expires_at is not None
+        and is_fresh(facts.listed_at, now, timing)
+    )
 
 
 def has_responded(facts: InstanceFacts, now: float, timing: Timing) -> bool:

@@ -25,7 +25,7 @@ def _state_sentence(s: Situation, state: State, reason: Reason, cause: int) -> s
     if state is State.STRANDED:
         return _stranded_sentence(s, reason, cause)
     if state is State.OFFLINE and not s.frame.has_tunnels:
-        return "The agent's heartbeat has expired, but its auth is OK: check its host."
+        return "The agent's heartbeat has expired, and that of its auth has not: check the host of the agent."
     if state is State.OFFLINE and not s.frame.has_heartbeats:
         return "The agent has no live tunnel, but its proxies are OK: check its host."
     if state is State.OFFLINE:

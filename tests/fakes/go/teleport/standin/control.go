@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/gravitational/teleport/api/types"
 	"google.golang.org/grpc/stats"
@@ -93,6 +94,15 @@ func (c *cluster) control() http.Handler {
 		err := read(request, &changed)
 		if err == nil {
 			err = changed.check()
+		}
+		if err == nil && changed.InstanceTTL != c.settings.InstanceTTL {
+			// The next heartbeats come at once: those before had the old TTL.
+			for _, a := range c.auths {
+				a.next = time.Time{}
+			}
+			for _, p := range c.proxies {
+				p.next = time.Time{}
+			}
 		}
 		if err == nil {
 			c.settings = changed
