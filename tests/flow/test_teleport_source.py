@@ -75,7 +75,7 @@ class MonitoredCluster:
         eventually_sync(attempt, seconds=60.0)
         return tables[-1]
 
-    def missing(self) -> dict[Capability, str]:
+    def read_missing(self) -> dict[Capability, str]:
         """Return the missing capabilities that the newest round found."""
         store = MissingCapabilityStore(connect(self._settings.REDIS_URL), self._settings.REFLOAT_PREFIX)
         return dict(store.read(_CLUSTER))
@@ -117,8 +117,8 @@ def test_agents_of_every_kind_appear_within_one_round(cluster: MonitoredCluster)
     assert {view.state for view in table.instances.values()} == {InstanceState.OK}
     auths = {index for index, view in table.instances.items() if view.facts.kind is InstanceKind.AUTH}
     assert set(table.memory["last_auth"].tolist()) <= auths
-    assert cluster.missing().keys() >= {Capability.TUNNELS_BY_AGENT, Capability.HEALTH}
-    assert not cluster.missing().keys() & {Capability.AGENTS, Capability.AGENT_TO_AUTH}
+    assert cluster.read_missing().keys() >= {Capability.TUNNELS_BY_AGENT, Capability.HEALTH}
+    assert not cluster.read_missing().keys() & {Capability.AGENTS, Capability.AGENT_TO_AUTH}
 
 
 def test_stopped_agent_is_offline_when_its_resource_expires(cluster: MonitoredCluster) -> None:
@@ -143,8 +143,8 @@ def test_agents_of_an_auth_without_backend_are_at_risk_then_stranded(cluster: Mo
     at_risk = table.verdicts[table.verdicts["state"] == State.AT_RISK]
     assert (at_risk["strands_at"] > time.time() - 1).all()
     table = cluster.poll_until(lambda table: _states(table) == {State.HEALTHY: 3, State.STRANDED: 3})
-    stranded = table.verdicts[table.verdicts["state"] == State.STRANDED]
-    causes = {table.instances[cause].facts.id for cause in stranded["cause"].tolist()}
+    is_stranded = table.verdicts["state"] == State.STRANDED
+    causes = {table.instances[cause].facts.id for cause in table.verdicts["cause"][is_stranded].tolist()}
     assert causes == {auth_id}
     cluster.standin.change(f"auths/{auth_id}", backend="ok")
     cluster.poll_until(lambda table: _states(table) == {State.HEALTHY: 6})
@@ -156,12 +156,12 @@ def test_each_missing_verb_is_a_reason(cluster: MonitoredCluster) -> None:
     cluster.standin.change("settings", rules={"node": ["list", "read"]})
     table = cluster.poll()
     assert _states(table) == {State.HEALTHY: 2}
-    missing = cluster.missing()
-    assert "list and read for instance" in missing[Capability.AGENT_TO_AUTH]
-    assert "list and read for" in missing[Capability.INSTANCES]
+    reasons = cluster.read_missing()
+    assert "list and read for instance" in reasons[Capability.AGENT_TO_AUTH]
+    assert "list and read for" in reasons[Capability.INSTANCES]
     cluster.standin.change("settings", rules=None)
     cluster.poll()
-    assert Capability.AGENT_TO_AUTH not in cluster.missing()
+    assert Capability.AGENT_TO_AUTH not in cluster.read_missing()
 
 
 def test_older_version_lists_its_instances_by_http(cluster: MonitoredCluster) -> None:

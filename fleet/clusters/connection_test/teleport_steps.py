@@ -47,13 +47,13 @@ async def check_identity(state: APIStepsState) -> StepFinding:
 
 async def check_instances(state: APIStepsState) -> StepFinding:
     """Read the list of auths and proxies."""
-    missing: dict[Capability, str] = {}
-    response = await _query(state, list_instances, missing)
+    missing_reasons: dict[Capability, str] = {}
+    response = await _query(state, list_instances, missing_reasons)
     if response is None:
         return skip_step(_NO_AUTH)
     if isinstance(response, SourceError):
         return _fail(state, response, "list its auths and proxies")
-    if reason := missing.get(Capability.INSTANCES):
+    if reason := missing_reasons.get(Capability.INSTANCES):
         return StepFinding(
             StepVerdict.WARNING,
             f"{reason} Refloat shows the agents, but no auths and proxies, and names no causes.",
@@ -75,28 +75,29 @@ async def check_agents(state: APIStepsState) -> StepFinding:
         return skip_step(_NO_AUTH)
     if isinstance(response, SourceError):
         return _fail(state, response, "list its agents")
-    refused_kinds = await _query(state, find_refused_kinds)
-    refused = {} if refused_kinds is None or isinstance(refused_kinds, SourceError) else refused_kinds
+    refusals = await _query(state, find_refused_kinds)
+    refused_kinds = [] if refusals is None or isinstance(refusals, SourceError) else list(refusals)
     text = f"{count(len(response.agents), 'agent')}."
-    if not refused:
+    if not refused_kinds:
         return StepFinding(StepVerdict.OK, text)
-    verdict = StepVerdict.FAILED if len(refused) == len(KINDS) else StepVerdict.WARNING
+    verdict = StepVerdict.FAILED if len(refused_kinds) == len(KINDS) else StepVerdict.WARNING
     return StepFinding(
         verdict,
-        f"{text} Refloat may not list the kinds {', '.join(refused)}: agents that serve only these are not shown.",
+        f"{text} Refloat may not list the kinds {', '.join(refused_kinds)}: agents that serve only these are not "
+        "shown.",
         "Give the role of Refloat's identity the verbs list and read for these kinds, and labels '*': '*'.",
     )
 
 
 async def check_inventory(state: APIStepsState) -> StepFinding:
     """Read which auth each agent is connected to."""
-    missing: dict[Capability, str] = {}
-    response = await _query(state, read_auth_by_host, missing)
+    missing_reasons: dict[Capability, str] = {}
+    response = await _query(state, read_auth_by_host, missing_reasons)
     if response is None:
         return skip_step(_NO_AUTH)
     if isinstance(response, SourceError):
         return _fail(state, response, "return its inventory")
-    if reason := missing.get(Capability.AGENT_TO_AUTH):
+    if reason := missing_reasons.get(Capability.AGENT_TO_AUTH):
         return StepFinding(
             StepVerdict.WARNING,
             f"{reason} Refloat does not know which agents depend on an auth.",

@@ -14,6 +14,6 @@ def test_every_step_has_a_check() -> None:
 
 def test_every_missing_capability_has_a_reason_of_its_own() -> None:
     """No sentence says that Teleport lacks an API which it has."""
-    missing = list_missing(SOURCE, {})
-    assert missing == SOURCE.absence_reasons
-    assert set(missing) == frozenset(Capability) - SOURCE.capabilities
+    reasons = list_missing(SOURCE, {})
+    assert reasons == SOURCE.absence_reasons
+    assert set(reasons) == frozenset(Capability) - SOURCE.capabilities

@@ -66,8 +66,8 @@ async def list_agents(context: SourceContext) -> AgentChanges:
         if isinstance(resources, str):
             continue
         for resource in resources:
-            known = resources_by_host.get(resource.host_id)
-            resources_by_host[resource.host_id] = resource if known is None else _merge(known, resource)
+            earlier_resource = resources_by_host.get(resource.host_id, resource)
+            resources_by_host[resource.host_id] = _merge(earlier_resource, resource)
     latest = context.clock() + _LATEST_EXPIRY
     for host_id, resource in resources_by_host.items():
         changes.agents[host_id] = _agent_of(resource, auth_by_host.get(host_id, ""), latest)
