@@ -67,7 +67,7 @@ class TeleportCluster:
         return self._request(path, json.dumps(values).encode())
 
     def _request(self, path: str, body: bytes | None) -> dict[str, Any]:
-        with urllib.request.urlopen(f"http://{self.control}/{path}", body, timeout=60) as response:
+        with urllib.request.urlopen(f"http://{self.control}/{path}", body, timeout=300) as response:
             response_body: dict[str, Any] = json.load(response)
             return response_body
 
