@@ -37,7 +37,10 @@ _SECTIONS = {
         "agent": ("fleet.cli.console:agent", "Show one agent: state, reason, cause, recovery, connections."),
         "instances": ("fleet.cli.console:instances", "List auths and proxies with their states."),
         "cluster": ("fleet.cli.clusters.cluster:cluster", "Test the connection to a cluster."),
-        "source": ("fleet.cli.clusters.source:source", "List and check sources: the products to monitor."),
+        "source": (
+            "fleet.cli.clusters.source:source",
+            "List and check sources: the products that Refloat monitors.",
+        ),
         "agent-set": (
             "fleet.cli.agent_actions:agent_set",
             "Add agents to an agent set, which alert rules, silences and routes can name.",
