@@ -43,7 +43,7 @@ from fleet.monitoring.history.retention import (
 )
 from fleet.monitoring.history.store import flush_outbox, load_record_seed
 from fleet.monitoring.pollers.conclude import conclude
-from fleet.monitoring.pollers.loaded_source import load_source
+from fleet.monitoring.pollers.loaded_source import find_loaded_source
 from fleet.monitoring.pollers.plan import find_admin_addresses, plan_shards
 from fleet.monitoring.pollers.policies import read_node_reports
 from fleet.monitoring.pollers.record_sightings import RecordHandle
@@ -229,7 +229,8 @@ def read_policies() -> None:
 
 
 def _read_cluster_policies(cluster: Cluster) -> None:
-    policies = load_source(cluster.source).polling.policies if _has_source(cluster) else None
+    loaded_source = find_loaded_source(cluster.source)
+    policies = None if loaded_source is None else loaded_source.polling.policies
     if policies is None:
         return
     resources = get_worker_resources()
@@ -239,8 +240,8 @@ def _read_cluster_policies(cluster: Cluster) -> None:
 
 
 def _has_source(cluster: Cluster) -> bool:
-    """Return whether the source of a cluster is installed; the page of the cluster and `refloat doctor` say so."""
-    return find_source(cluster.source) is not None
+    """Return whether the source of a cluster can be used; the page of the cluster and `refloat doctor` say if not."""
+    return find_loaded_source(cluster.source) is not None
 
 
 def _unpaused_changes() -> QuerySet[Change]:

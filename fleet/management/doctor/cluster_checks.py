@@ -11,7 +11,8 @@ from fleet.clusters.credentials import tls_files_of
 from fleet.management.doctor.findings import CheckFinding, error, ok, skip, warning
 from fleet.management.doctor.tls_checks import RENEWAL_PERIOD, read_validities
 from fleet.models.clusters import Cluster
-from fleet.source_plugins.registry import InstalledSources
+from fleet.monitoring.sources.source import SourcePolling
+from fleet.source_plugins.registry import InstalledSources, SourceLoadError, load_object
 from fleet.transport.tls import TLSError, TLSFiles, check_files
 from fleet.vocabulary.clusters import TLSSource
 from fleet.vocabulary.name_lists import join_names
@@ -46,7 +47,8 @@ def check_sources(
     sources_by_cluster: Mapping[str, str], installed: InstalledSources
 ) -> Iterator[CheckFinding]:
     """Yield the findings of source plug-ins, and of clusters whose source (by cluster id) is not installed."""
-    for problem in installed.problems:
+    problems = [*installed.problems, *_find_code_problems(installed)]
+    for problem in problems:
         yield error("source-plugins", problem, "Install a version of this plug-in that works, or remove it.")
     for cluster, slug in sources_by_cluster.items():
         if slug not in installed.by_slug:
@@ -56,9 +58,18 @@ def check_sources(
                 "Install its plug-in on each machine where Refloat runs, or choose another product on the page of the "
                 "cluster.",
             )
-    if not installed.problems:
+    if not problems:
         labels = join_names([source.label for source in installed.by_slug.values()])
         yield ok("source-plugins", f"Installed sources: {labels}.")
+
+
+def _find_code_problems(installed: InstalledSources) -> Iterator[str]:
+    for source in installed.by_slug.values():
+        for path, expected_type in ((source.polling, SourcePolling), (source.connection_test, dict)):
+            try:
+                load_object(path, expected_type)
+            except SourceLoadError as problem:
+                yield f"The source {source.slug} cannot be used: {path}: {problem}."
 
 
 def read_cluster_sources() -> dict[str, str]:

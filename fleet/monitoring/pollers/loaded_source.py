@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import functools
+import logging
 from dataclasses import dataclass
 
 from fleet.monitoring.sources.source import SourcePolling
 from fleet.source_plugins.declaration import ClusterSource
-from fleet.source_plugins.registry import DEFAULT_SOURCE, load_object, require_source
+from fleet.source_plugins.registry import (
+    DEFAULT_SOURCE,
+    SourceLoadError,
+    SourceNotInstalledError,
+    load_object,
+    require_source,
+)
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +25,16 @@ class LoadedSource:
 
     source: ClusterSource
     polling: SourcePolling
+
+
+@functools.cache
+def find_loaded_source(slug: str) -> LoadedSource | None:
+    """Return an installed source; None, with one line in the log of this process, if it cannot be used."""
+    try:
+        return load_source(slug)
+    except (SourceNotInstalledError, SourceLoadError) as error:
+        logger.warning("clusters of the source %s are not polled: %s", slug, error)
+        return None
 
 
 @functools.cache

@@ -115,3 +115,6 @@ def test_a_cluster_whose_source_is_not_installed_is_an_error() -> None:
     assert loaded_sources.summary == "Installed sources: Refloat."
     [problem] = check_sources({}, replace(installed, problems=("The source plug-in x cannot be used: y.",)))
     assert (problem.name, problem.verdict) == ("source-plugins", CheckVerdict.ERROR)
+    broken_source = replace(installed.by_slug["refloat"], polling="a_module_that_nobody_has:POLLING")
+    [problem] = check_sources({}, replace(installed, by_slug={"refloat": broken_source}))
+    assert "The source refloat cannot be used: a_module_that_nobody_has:POLLING: " in problem.summary

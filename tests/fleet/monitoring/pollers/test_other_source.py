@@ -23,7 +23,7 @@ from fleet.clusters.source_check.run import check_source
 from fleet.clusters.test_report import ConnectionTestStep, StepVerdict
 from fleet.monitoring.evidence import Timing
 from fleet.monitoring.pollers.conclude import conclude
-from fleet.monitoring.pollers.loaded_source import load_source
+from fleet.monitoring.pollers.loaded_source import find_loaded_source, load_source
 from fleet.monitoring.pollers.plan import plan_shards
 from fleet.monitoring.pollers.worker import PollingSettings, Worker
 from fleet.monitoring.state.reader import Reader
@@ -41,15 +41,19 @@ TIMING = Timing(round_interval=0.6)
 class Hub:
     """A hub with leaves, over HTTP."""
 
-    def __init__(self, name: str, *leaves: str) -> None:
-        self.name, self.leaves, self.status = name, list(leaves), "ok"
+    def __init__(self, name: str, *leaf_names: str) -> None:
+        self.name, self.leaf_names, self.status = name, list(leaf_names), "ok"
         hub = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 """Respond to any path."""
                 body = json.dumps(
-                    {"name": hub.name, "leafs": [{"name": leaf} for leaf in hub.leaves], "status": hub.status}
+                    {
+                        "name": hub.name,
+                        "leafs": [{"name": leaf} for leaf in hub.leaf_names],
+                        "status": hub.status,
+                    }
                 ).encode()
                 self.send_response(200)
                 self.send_header("Content-Length", str(len(body)))
@@ -115,10 +119,10 @@ def plug_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: refloat-hubs\nVersion: 1.0\n")
     (metadata / "entry_points.txt").write_text(f"[refloat.sources]\n{' = '.join(entry_point)}\n")
     monkeypatch.syspath_prepend(tmp_path)
-    for cache in (installed_sources, load_source):
+    for cache in (installed_sources, load_source, find_loaded_source):
         cache.cache_clear()
     yield
-    for cache in (installed_sources, load_source):
+    for cache in (installed_sources, load_source, find_loaded_source):
         cache.cache_clear()
 
 
@@ -149,11 +153,11 @@ def test_leaves_are_reachable_through_their_hub(fleet: HubFleet) -> None:
 
 def test_a_leaf_that_stops_is_offline(fleet: HubFleet) -> None:
     """Its hub is fine; when it comes back it is healthy."""
-    fleet.hubs[0].leaves.remove("leaf-1")
+    fleet.hubs[0].leaf_names.remove("leaf-1")
     fleet.poll()
     assert fleet.verdict("leaf-1").state is State.OFFLINE
     assert fleet.verdict("leaf-2").state is State.HEALTHY
-    fleet.hubs[0].leaves.append("leaf-1")
+    fleet.hubs[0].leaf_names.append("leaf-1")
     fleet.poll()
     assert fleet.verdict("leaf-1").state is State.HEALTHY
 

@@ -96,7 +96,13 @@ async def test_error_of_the_first_page_is_raised() -> None:
 
 def test_a_complete_list_has_the_revision_of_its_version() -> None:
     """The same list has the same revision, another one has another; it is exact as a JSON number."""
-    first, same, other = (complete_list(dict.fromkeys(names, 1), names) for names in ("ab", "ab", "abc"))
+    first, second, longer_list = (
+        complete_list(dict.fromkeys(names, 1), names) for names in ("ab", "ab", "abc")
+    )
     assert (first.full, first.complete, first.agents) == (True, True, {"a": 1, "b": 1})
-    assert (first.epoch, first.revision) == (same.epoch, same.revision) != (other.epoch, other.revision)
+    assert (
+        (first.epoch, first.revision)
+        == (second.epoch, second.revision)
+        != (longer_list.epoch, longer_list.revision)
+    )
     assert float(first.revision) == first.revision
