@@ -49,18 +49,18 @@ async def find_request_problems(
     async with hostile_servers() as servers:
         connections = Connections()
         try:
-            for text, address in servers.items():
-                targets = [
-                    PollTarget(0, kind, address, address, agents_to_query=((0, "agent-1"),))
-                    for kind in InstanceKind
-                ]
-                await asyncio.gather(
-                    *(
-                        _check_request(problems, connections, target, source, _REQUEST_SECONDS, text)
-                        for target in targets
-                        for source in _sources_of(polling, target)
-                    )
+            targets = [
+                (text, PollTarget(0, kind, address, address, agents_to_query=((0, "agent-1"),)))
+                for text, address in servers.items()
+                for kind in InstanceKind
+            ]
+            await asyncio.gather(
+                *(
+                    _check_request(problems, connections, target, source, _REQUEST_SECONDS, text)
+                    for text, target in targets
+                    for source in _sources_of(polling, target)
                 )
+            )
         finally:
             await connections.close()
     connections = Connections(tls)
