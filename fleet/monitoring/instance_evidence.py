@@ -27,6 +27,8 @@ class InstanceEvidence:
     #: Last response of grpc.health.v1, and last HTTP status code of `/readyz`.
     serving: int | None = None
     readyz: int | None = None
+    #: Why it is not serving, as a clause.
+    serving_problem: str = ""
     #: Errors of the last attempts that failed, newest first, in a few words: of an instance that does not respond.
     errors: tuple[str, ...] = ()
     #: Time of the newest attempt, of an instance whose state is unknown.
@@ -98,6 +100,7 @@ def evidence_of_instance(
     return InstanceEvidence(
         serving=None if facts.serving is None else int(facts.serving),
         readyz=facts.readyz,
+        serving_problem=facts.serving_problem[:_MAX_TEXT_LENGTH],
         errors=tuple(summarize_error(attempt.error) for attempt in failed_attempts if not attempt.ok),
         polled_at=facts.attempts[0].at if is_unknown and facts.attempts else None,
         sick_since=sick_since,

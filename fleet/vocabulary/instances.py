@@ -142,6 +142,8 @@ class Poll:
     #: Last response of grpc.health.v1, and its time.
     serving: ServingStatus | None = None
     serving_at: float | None = None
+    #: Why the instance is not serving, as a clause; empty: it does not tell.
+    serving_problem: str = ""
     #: Last HTTP status code of `/readyz`, and its time.
     readyz: int | None = None
     readyz_at: float | None = None

@@ -117,7 +117,7 @@ def instance_sentence(facts: InstanceFacts, state: InstanceState, now: float, ca
 def _complaint(facts: InstanceFacts) -> str:
     complaints = []
     if facts.serving is ServingStatus.NOT_SERVING:
-        complaints.append(_NOT_SERVING)
+        complaints.append(facts.serving_problem or _NOT_SERVING)
     if facts.readyz is not None and facts.readyz != READY_CODE:
         complaints.append(f"/readyz returns {facts.readyz}")
     return " and ".join(complaints)

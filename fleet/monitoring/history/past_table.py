@@ -179,6 +179,7 @@ def facts_at(
         attempts=_attempts_at(state, evidence, at, is_cluster_unreachable=is_cluster_unreachable),
         serving=evidence.serving_status,
         serving_at=reported_at,
+        serving_problem=evidence.serving_problem,
         readyz=evidence.readyz,
         readyz_at=reported_at,
         watch=_watch_at(health, evidence, at, since),

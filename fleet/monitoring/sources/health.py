@@ -14,6 +14,7 @@ from fleet.monitoring.sources import require_parsed, source_error_of
 from fleet.monitoring.sources.source import EvidenceSource, SourceContext
 from fleet.protocol.destination import instance_status
 from fleet.protocol.destination.instance_status import InstanceStatus
+from fleet.protocol.text_limits import LONGEST_TEXT, cut
 from fleet.vocabulary.capabilities import Capability
 from fleet.vocabulary.instances import Poll, ServingStatus
 
@@ -28,6 +29,8 @@ class HealthResponse:
 
     serving_status: ServingStatus
     declared_status: InstanceStatus = instance_status.EMPTY_STATUS
+    #: Why it is not serving, as a clause that follows "responds, but"; empty: the instance does not tell.
+    problem: str = ""
 
 
 async def check_health(channel: grpc.aio.Channel, *, timeout: float) -> HealthResponse:  # noqa: ASYNC109 - it is gRPC's
@@ -60,7 +63,8 @@ async def _query(context: SourceContext) -> HealthResponse:
 
 
 def _update_poll(poll: Poll, response: HealthResponse, at: float) -> Poll:
-    return replace(poll, serving=response.serving_status, serving_at=at)
+    problem = cut(response.problem, LONGEST_TEXT)
+    return replace(poll, serving=response.serving_status, serving_at=at, serving_problem=problem)
 
 
 HEALTH = EvidenceSource(

@@ -56,6 +56,11 @@ def test_errors_are_those_of_an_instance_that_does_not_respond() -> None:
     assert (silent.sick_since, silent.expires_at, silent.polled_at) == (NOW - 5, NOW + 9, None)
     ok = evidence_of_instance(facts, InstanceState.OK, Health.UNKNOWN, sick_since=None, is_silent=False)
     assert (ok.errors, ok.expires_at, ok.readyz) == ((), None, 503)
+    unhealthy_facts = replace(facts, serving_problem="p" * 999)
+    unhealthy = evidence_of_instance(
+        unhealthy_facts, InstanceState.UNHEALTHY, Health.UNKNOWN, sick_since=NOW, is_silent=False
+    )
+    assert unhealthy.serving_problem == "p" * 300
     unknown = evidence_of_instance(
         facts, InstanceState.UNKNOWN, Health.UNKNOWN, sick_since=None, is_silent=False
     )

@@ -111,7 +111,7 @@ def test_instance_state_rows_cover_every_state() -> None:
 
 
 def test_instance_sentence_says_what_is_wrong() -> None:
-    """The error, the serving status and the status code of /readyz."""
+    """The error, the serving status or its reason, and the status code of /readyz."""
     silent = instance(0, InstanceKind.AUTH, "auth-1", **SILENT)
     assert instance_sentence(silent, InstanceState.SILENT, NOW) == (
         "auth-1 is not responding: the last two attempts failed (deadline exceeded)."
@@ -119,6 +119,14 @@ def test_instance_sentence_says_what_is_wrong() -> None:
     unhealthy = instance(0, InstanceKind.AUTH, "auth-1", **UNHEALTHY)
     assert instance_sentence(unhealthy, InstanceState.UNHEALTHY, NOW) == (
         "auth-1 responds, but reports NOT_SERVING and /readyz returns 503."
+    )
+    facts = UNHEALTHY | {
+        "readyz": None,
+        "serving_problem": "its leaf node port 10.0.0.1:7422 does not respond",
+    }
+    unhealthy = instance(0, InstanceKind.PROXY, "hub-1", **facts)
+    assert instance_sentence(unhealthy, InstanceState.UNHEALTHY, NOW) == (
+        "hub-1 responds, but its leaf node port 10.0.0.1:7422 does not respond."
     )
 
 
