@@ -36,7 +36,7 @@ async def run_connection_test(
     """Yield every step of the source when it ends. Raises SourceNotInstalledError, SourceLoadError."""
     cluster_source = require_source(source)
     checks: Mapping[StepName, StepCheck] = load_object(cluster_source.connection_test, dict)
-    servers = server_steps.ServerStepsState()
+    servers = server_steps.ServerStepsState(noun=cluster_source.form.address_noun)
     common_checks: Mapping[StepName, Callable[[], StepFinding | Awaitable[StepFinding]]] = {
         StepName.RESOLVE: lambda: server_steps.resolve_addresses(servers, kind, entries, resolver),
         StepName.CONNECT: lambda: server_steps.connect_to_servers(servers),

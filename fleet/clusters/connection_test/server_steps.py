@@ -33,6 +33,8 @@ class ServerStepsState:
 
     #: Addresses to try, host:port; after each step those that passed it.
     addresses: Sequence[str] = ()
+    #: What the addresses are the addresses of.
+    noun: str = "auth"
     #: Certificates of the servers that passed TLS.
     certificates: dict[str, CertificateFacts] = field(default_factory=dict)
 
@@ -48,7 +50,7 @@ async def resolve_addresses(
         return StepFinding(
             StepVerdict.FAILED,
             "This cluster has no addresses.",
-            "Enter the address of at least one auth: host:port.",
+            f"Enter the address of at least one {state.noun}: host:port.",
         )
     resolution = await resolve(kind, entries, resolver=resolver)
     problems = [(problem.text, problem.remedy) for problem in resolution.problem_details]
@@ -64,7 +66,7 @@ async def resolve_addresses(
         texts.append(f"{count(len(addresses), 'address', 'addresses')}: {_list_addresses(addresses)}.")
     elif not problems:
         texts.append("There are no addresses in the entries of this cluster.")
-        problems.append(("", "Add the address of at least one auth to the file."))
+        problems.append(("", f"Add the address of at least one {state.noun} to the file."))
     verdict = StepVerdict.FAILED if not addresses else StepVerdict.WARNING if problems else StepVerdict.OK
     return StepFinding(verdict, " ".join(texts), " ".join(dict.fromkeys(remedy for _, remedy in problems)))
 
@@ -76,7 +78,7 @@ async def connect_to_servers(state: ServerStepsState) -> StepFinding:
     problems = list(
         zip(
             state.addresses,
-            await asyncio.gather(*(connect_to(address, "auth") for address in state.addresses)),
+            await asyncio.gather(*(connect_to(address, state.noun) for address in state.addresses)),
             strict=True,
         )
     )

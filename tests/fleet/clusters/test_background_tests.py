@@ -10,7 +10,7 @@ from redis import Redis
 from fleet.clusters.background_tests import BackgroundTests
 from fleet.clusters.test_report import StepVerdict
 from fleet.clusters.test_store import ConnectionTestStore
-from fleet.source_plugins.refloat import SOURCE
+from fleet.source_plugins.refloat import SOURCE as REFLOAT
 from fleet.vocabulary.clusters import AddressKind
 from tests.fakes.instances import FakeAuth
 from tests.fakes.waiting import DEADLINE
@@ -41,7 +41,7 @@ def test_a_requested_test_is_run_once(store: ConnectionTestStore, auth: FakeAuth
     finished_report = store.read("default")
     assert finished_report is not None
     assert (finished_report.started_at, finished_report.ended_at) == (7.0, 7.0)
-    assert [step.name for step in finished_report.steps] == list(SOURCE.test_steps)
+    assert [step.name for step in finished_report.steps] == list(REFLOAT.test_steps)
     assert finished_report.steps[1].verdict is StepVerdict.OK
     assert not _run(store, report.test_id, auth.address)
 

@@ -7,7 +7,7 @@ import json
 from click.testing import CliRunner, Result
 
 from fleet.cli.main import main
-from fleet.source_plugins.refloat import SOURCE
+from fleet.source_plugins.refloat import SOURCE as REFLOAT
 from tests.fakes.instances import FakeAuth, FakeProxy
 
 
@@ -23,7 +23,7 @@ def test_steps_of_a_good_cluster(auth: FakeAuth, proxy: FakeProxy) -> None:
 
     assert outcome.exit_code == 0, outcome.output
     assert f"OK       Addresses: 1 address: {auth.address}.\n" in outcome.output
-    assert "OK       List of auths and proxies: 1 auth and 1 proxy.\n" in outcome.output
+    assert "OK       List of instances: 1 auth and 1 proxy.\n" in outcome.output
     assert "Skipped  Certificates and roles: Without TLS nobody is authenticated." in outcome.output
     assert "         What to do: Teleport's auths do not have this API" in outcome.output
 
@@ -34,7 +34,7 @@ def test_report_of_a_failure_as_json() -> None:
 
     assert outcome.exit_code == 1
     report = json.loads(outcome.output)
-    assert [step["name"] for step in report["steps"]] == list(SOURCE.test_steps)
+    assert [step["name"] for step in report["steps"]] == list(REFLOAT.test_steps)
     assert report["steps"][1]["text"] == "127.0.0.1:1: connection refused."
     assert report["steps"][1]["remedy"].startswith("Check that the auth runs")
     assert report["ended_at"] >= report["started_at"]

@@ -14,7 +14,7 @@ import pytest
 
 from fleet.clusters.connection_test.run import run_connection_test
 from fleet.clusters.test_report import ConnectionTestStep, StepName, StepVerdict
-from fleet.source_plugins.refloat import SOURCE
+from fleet.source_plugins.refloat import SOURCE as REFLOAT
 from fleet.transport.tls import TLSFiles
 from fleet.vocabulary.clusters import AddressKind
 from tests.fakes.dns_server import serve_dns
@@ -48,7 +48,7 @@ def _assert_fails_at(
     step = steps[name]
     assert (step.verdict, step.text) == (StepVerdict.FAILED, text)
     assert remedy_part in step.remedy
-    names = list(SOURCE.test_steps)
+    names = list(REFLOAT.test_steps)
     position = names.index(name)
     assert {steps[earlier].verdict for earlier in names[:position]} <= {StepVerdict.OK}
     assert {steps[later].verdict for later in names[position + 1 :]} <= {StepVerdict.SKIPPED}
@@ -64,7 +64,7 @@ async def test_a_fleet_with_tls_passes_every_step(
 
     steps = await _run([address], console)
 
-    assert list(steps) == list(SOURCE.test_steps)
+    assert list(steps) == list(REFLOAT.test_steps)
     assert {step.name: step.text for step in steps.values() if step.verdict is not StepVerdict.OK} == {}
     assert steps[StepName.RESOLVE].text == f"1 address: {address}."
     assert steps[StepName.TLS].text.startswith(
