@@ -23,6 +23,7 @@ GROUP = "refloat.sources"
 BUILT_IN = (
     EntryPoint("refloat", "fleet.source_plugins.refloat:SOURCE", GROUP),
     EntryPoint("teleport", "fleet.source_plugins.teleport:SOURCE", GROUP),
+    EntryPoint("nats", "fleet.source_plugins.nats:SOURCE", GROUP),
 )
 DEFAULT_SOURCE = "refloat"
 _SLUG = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
