@@ -2,6 +2,7 @@
 # Find or make the programs that Refloat is tested and measured against: `peers.sh [NAME …]`, all of them without a name.
 #   go        the programs of openconfig/grpctunnel, h2spec, a client and servers of grpc-go, built with the machine's Go
 #   teleport  a stand-in for a Teleport cluster, Teleport's own client and its descriptors, built on Teleport's API module
+#   nats      nats-server, built with the machine's Go where that is new enough; without it its tests are skipped
 #   helm      Helm, built with the machine's Go where that is new enough; without it the tests of the chart are skipped
 #   openssh   ssh and sshd
 #   systemd-analyze, curl, prometheus, prometheus-alertmanager, prometheus-blackbox-exporter, haproxy, nginx, caddy
@@ -12,7 +13,7 @@ cd "$(dirname "$0")/../.."
 
 built="$PWD/var/peers"
 PACKAGES=(curl prometheus prometheus-alertmanager prometheus-blackbox-exporter haproxy nginx caddy)
-[ $# -gt 0 ] || set -- go teleport helm openssh "${PACKAGES[@]}"
+[ $# -gt 0 ] || set -- go teleport nats helm openssh "${PACKAGES[@]}"
 failed=0
 
 miss() {
@@ -93,6 +94,14 @@ build_helm() {
     "helm.sh/helm/v3/cmd/helm@$version" 2>/dev/null
 }
 
+build_nats() {
+  local version=2.15.2
+  [ "$("$built/nats-server" --version 2>/dev/null)" = "nats-server: v$version" ] && return
+  echo "building nats-server (a minute or two the first time)"
+  mkdir -p "$built"
+  GOBIN="$built" GOTOOLCHAIN=local go install "github.com/nats-io/nats-server/v2@v$version" 2>/dev/null
+}
+
 for name in "$@"; do
   case "$name" in
     go)
@@ -115,6 +124,9 @@ for name in "$@"; do
       ;;
     helm)
       { has_go && build_helm; } || echo "Helm could not be built: tests of the chart are SKIPPED. They need Go 1.26 or newer." >&2
+      ;;
+    nats)
+      { has_go && build_nats; } || echo "nats-server could not be built: tests with it are SKIPPED. They need Go 1.26 or newer." >&2
       ;;
     openssh)
       has_openssh || install openssh-server openssh-client
