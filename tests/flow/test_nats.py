@@ -13,6 +13,7 @@ from fleet.clusters.connection_test.run import run_connection_test
 from fleet.clusters.source_check.run import check_source
 from fleet.clusters.test_report import StepName, StepVerdict
 from fleet.monitoring.evidence import Timing
+from fleet.monitoring.pollers import record_lists
 from fleet.monitoring.pollers.conclude import conclude
 from fleet.monitoring.pollers.plan import plan_shards
 from fleet.monitoring.pollers.worker import PollingSettings, Worker
@@ -149,6 +150,20 @@ def test_a_leaf_port_that_does_not_respond_strands_its_leaf_nodes(nats: NATSFlee
     assert console.agent("leaf-1").verdict.cause == hub.facts.id
     nats.forwarding.change(forward, ForwardMode.PASS)
     console.await_states(leaf_1=State.HEALTHY, leaf_2=State.HEALTHY, leaf_3=State.HEALTHY)
+    assert console.hub("hub-1").state is InstanceState.OK
+
+
+def test_a_hub_that_was_removed_is_deregistered(
+    nats: NATSFleet, console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When it is not an address of the cluster any more and has not responded for 10 min, which pass at once here."""
+    nats.servers["hub-2"].kill()
+    console.await_round(lambda: console.hub("hub-2").state is InstanceState.SILENT)
+    monkeypatch.setattr(record_lists, "_REMOVED_AFTER_SECONDS", 0.0)
+    console.poll()
+    assert console.hub("hub-2").state is InstanceState.SILENT
+    console.addresses.pop()
+    console.await_round(lambda: console.hub("hub-2").state is InstanceState.GONE)
     assert console.hub("hub-1").state is InstanceState.OK
 
 

@@ -27,6 +27,9 @@ from fleet.vocabulary.instances import InstanceFacts, InstanceKind, InstanceReso
 _DELETED_SHARE = 0.25
 #: TTL in seconds of an instance that does not report one (Teleport's ServerAnnounceTTL).
 _DEFAULT_TTL = 600.0
+#: Seconds without a response until an instance without an address of its cluster is removed: a DNS name may leave out
+#: an instance that restarts.
+_REMOVED_AFTER_SECONDS = 600.0
 
 
 def record_lists(handle: RecordHandle, shard_result: ShardResult, loaded_source: LoadedSource) -> None:
@@ -46,7 +49,8 @@ def record_lists(handle: RecordHandle, shard_result: ShardResult, loaded_source:
     _record_failure(handle, list_result.at, list_result.failed_sources)
     instances, agents = list_result.response_of(INSTANCES), list_result.response_of(AGENTS)
     if instances is not None:
-        _record_instances(handle, instances, list_result.at)
+        addresses = list_result.addresses if loaded_source.polling.has_instances_by_address else None
+        _record_instances(handle, instances, list_result.at, addresses)
     if agents is not None:
         _record_agents(handle, list_result, agents)
 
@@ -59,7 +63,13 @@ def _record_failure(handle: RecordHandle, at: float, sources: Iterable[EvidenceS
     handle.writer.write_feeds(handle.cluster, handle.epoch, feeds)
 
 
-def _record_instances(handle: RecordHandle, listed_instances: Sequence[ListedInstance], at: float) -> None:
+def _record_instances(
+    handle: RecordHandle,
+    listed_instances: Sequence[ListedInstance],
+    at: float,
+    addresses: Sequence[str] | None,
+) -> None:
+    """Write the resources. `addresses`: those of the cluster if an instance without one of them was removed."""
     writer, cluster = handle.writer, handle.cluster
     identities = [
         (clean_text(instance.id), instance.kind.value, clean_text(instance.resource.name))
@@ -70,7 +80,8 @@ def _record_instances(handle: RecordHandle, listed_instances: Sequence[ListedIns
         index: _clean_resource(instance) for index, instance in zip(indices, listed_instances, strict=True)
     }
     for index, facts in handle.instances.items():
-        if index not in resources and facts.gone_at is None and is_deleted(facts, at):
+        is_unlisted = index not in resources and facts.gone_at is None
+        if is_unlisted and (is_deleted(facts, at) or is_removed(facts, addresses, at)):
             resources[index] = replace(extract_part(InstanceResource, facts), gone_at=at)
     previous_resources = {
         index: extract_part(InstanceResource, facts) for index, facts in handle.instances.items()
@@ -95,6 +106,19 @@ def is_deleted(facts: InstanceFacts, at: float) -> bool:
         # The instance never had a resource: an agent's resource names it.
         return False
     return facts.expires_at - at > _DELETED_SHARE * (facts.ttl or _DEFAULT_TTL)
+
+
+def is_removed(facts: InstanceFacts, addresses: Sequence[str] | None, at: float) -> bool:
+    """Return whether an instance has no address of its cluster any more, and has not responded for 10 min.
+
+    `addresses`: None if the instances do not follow from the addresses.
+    """
+    if addresses is None or facts.expires_at is not None or facts.diag_address in addresses:
+        return False
+    is_responding = any(attempt.ok for attempt in facts.attempts)
+    return (
+        not is_responding and facts.sick_since is not None and at - facts.sick_since >= _REMOVED_AFTER_SECONDS
+    )
 
 
 def _clean_resource(instance: ListedInstance) -> InstanceResource:

@@ -43,6 +43,8 @@ class PollResult:
     responses: Mapping[EvidenceSource[Any], Any]
     #: Of lists: capabilities that the cluster does not have, with the reason.
     missing_capabilities: Mapping[Capability, str] = field(default_factory=dict)
+    #: Of lists: first addresses of the cluster.
+    addresses: Sequence[str] = ()
 
     def response_of(self, source: EvidenceSource[ResponseT]) -> ResponseT | None:
         """Return the response of a source; None when it was not polled or failed."""
@@ -160,7 +162,11 @@ async def _poll_target(
         )
     )
     return PollResult(
-        target, clock(), dict(zip(applicable_sources, responses, strict=True)), missing_capabilities
+        target,
+        clock(),
+        dict(zip(applicable_sources, responses, strict=True)),
+        missing_capabilities,
+        addresses,
     )
 
 

@@ -91,6 +91,9 @@ class SourcePolling:
     list_sources: Sequence[EvidenceSource[Any]]
     #: Polled at instances between rounds: their policies change only with a restart.
     policies: EvidenceSource[Any] | None = None
+    #: The instances are those behind the addresses of the cluster, and their resources do not expire: an instance whose
+    #: diag address is not among them is removed when it has not responded for 10 min.
+    has_instances_by_address: bool = False
 
     @property
     def capabilities(self) -> frozenset[Capability]:

@@ -186,4 +186,5 @@ POLLING = SourcePolling(
         replace(TUNNELS, query=list_leaves, capabilities=LEAF_CAPABILITIES),
     ),
     list_sources=(replace(INSTANCES, query=list_hubs, is_retried=False),),
+    has_instances_by_address=True,
 )
