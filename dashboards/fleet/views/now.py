@@ -13,6 +13,7 @@ from dashboards.fleet.failing_channels import read_failing_channels
 from dashboards.fleet.timeline.history_rows import read_day_chart
 from dashboards.fleet.timeline.trend_rows import read_instance_trends
 from dashboards.shared import headlines, presenters
+from dashboards.shared.capabilities.missing import missing_capabilities_of
 from dashboards.shared.instance_states import find_stranding_instances
 from dashboards.shared.pages import needs_record, signed_in_user_of
 from dashboards.shared.permissions import read_known_clusters, requires
@@ -23,6 +24,7 @@ from fleet.models.clusters import DEFAULT_CLUSTER, Cluster
 from fleet.monitoring.history.minute_columns import PresentCounts
 from fleet.monitoring.state.tables import summary_of
 from fleet.monitoring.views import Summary
+from fleet.vocabulary.capabilities import Capability
 from fleet.vocabulary.verdicts import State
 
 #: `?part=instances` leaves out the chart.
@@ -40,7 +42,7 @@ def fleet_now(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
     (fleet.alerts.headlines.headline.Headline) and `can_act`, all of one round; `failing_channels` (FailingChannel) of
     now; `chart` (HistoryChart) of the 24 h
     before, or None with `?part=instances`; `cluster_row` (Cluster) if nothing is known of it, else None;
-    `can_edit_cluster`.
+    `can_edit_cluster`; `no_auths_reason`: why the cluster has no auths, empty without one.
     """
     moment = moment_of(request, cluster)
     table, now = moment.reader.table(cluster, moment.now), moment.now
@@ -69,6 +71,10 @@ def fleet_now(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
         "can_edit_cluster": can_write(signed_in_user_of(request), Permission.MANAGE_ACCESS, ""),
         "can_act": moment.past_at is None and has_permission(request.user, Permission.ACT_ON_FLEET, cluster),
     }
+    is_without_auths = not context["auths"] and bool(context["proxies"])
+    context["no_auths_reason"] = (
+        missing_capabilities_of(cluster).get(Capability.AGENT_TO_AUTH, "") if is_without_auths else ""
+    )
     return render(request, "dashboards/fleet.html", context)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from django.test import Client
 
 from dashboards.shared.rewind import format_at
 from fleet.models.changes import Change
-from fleet.models.clusters import ensure_default_cluster
+from fleet.models.clusters import Cluster, ensure_default_cluster
 from fleet.models.history import FleetMinute
 from fleet.models.incidents import Incident
 from fleet.models.inventory import Instance
@@ -19,6 +20,7 @@ from fleet.models.moments import to_moment
 from fleet.monitoring.history.minutes import pack_groups
 from fleet.monitoring.state.outbox import GROUP_COUNT, GroupKind
 from fleet.vocabulary.changes import ChangeState
+from fleet.vocabulary.instances import InstanceKind
 from fleet.vocabulary.verdicts import State
 from tests.dashboards.conftest import MakeUser
 from tests.fakes.history_rows import create_agent_change
@@ -94,3 +96,17 @@ def test_page_without_history_says_so(viewer: Client, fake_reader: FakeReader) -
 
     assert "Refloat has recorded no agent counts in the last 24 h." in page
     assert "chart-plot" not in page
+
+
+def test_a_product_without_auths_says_so_in_their_place(
+    viewer: Client, fake_reader: FakeReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not that Refloat has not reached one yet."""
+    table = fake_reader.table("default", time.time())
+    proxies = {i: view for i, view in table.instances.items() if view.facts.kind is InstanceKind.PROXY}
+    monkeypatch.setattr(fake_reader, "table", lambda *_: replace(table, instances=proxies))
+    assert "Refloat has not reached any auth yet." in viewer.get("/?part=instances").content.decode()
+    Cluster.objects.update(source="nats")
+    page = viewer.get("/?part=instances").content.decode()
+    assert "NATS has no auths: leaf nodes depend on hubs only." in page
+    assert "Refloat has not reached any auth yet." not in page
