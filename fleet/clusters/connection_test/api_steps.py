@@ -141,7 +141,7 @@ async def list_tunnels_of_proxies(state: APIStepsState) -> StepFinding:
         if instance.kind is InstanceKind.PROXY and instance.resource.address
     ][:_MOST_PROXIES]
     if not proxies:
-        return skip_step("The auth lists no proxy with an address.")
+        return skip_step("The auth lists no proxy with an address." if state.auths else _NO_AUTH)
     addresses = [proxy.resource.address for proxy in proxies]
     responses = await _query_all(state, addresses, TUNNELS, InstanceKind.PROXY)
     problems: list[tuple[str, ServerProblem | None]] = []
@@ -170,7 +170,8 @@ async def check_process_states(state: APIStepsState) -> StepFinding:
     """Request /readyz of some instances, and note their clocks."""
     instances = [instance for instance in state.instances if instance.resource.diag_address]
     if not instances:
-        return skip_step("No instance lists a diag port, so there is no process state to read.")
+        text = "No instance lists a diag port, so there is no process state to read."
+        return skip_step(text if state.auths else _NO_AUTH)
     instances = instances[:_MOST_DIAG_PORTS]
     problems = await asyncio.gather(*(_check_readyz(state, instance) for instance in instances))
     working_count = sum(problem is None for problem in problems)
@@ -228,7 +229,7 @@ async def read_policies_of_auth(state: APIStepsState) -> StepFinding:
 def check_clocks(state: APIStepsState) -> StepFinding:
     """Compare the clocks of the instances with this machine's."""
     if not state.clock_offsets:
-        return skip_step("No instance has reported its time.")
+        return skip_step("No instance has reported its time." if state.auths else _NO_AUTH)
     offsets = list(state.clock_offsets.values())
     worst = max(offsets, key=abs)
     if abs(worst) < _CLOCK_WARNING_SECONDS:

@@ -131,10 +131,11 @@ def blackhole() -> Iterator[str]:
 
 
 async def test_a_port_that_does_not_respond(blackhole: str) -> None:
-    """A firewall that drops packets: the step ends by its own timeout."""
-    _assert_fails_at(
-        await _run([blackhole]), StepName.CONNECT, f"{blackhole}: no response within 4 s.", "no firewall"
-    )
+    """A firewall that drops packets: the step ends by its own timeout, and later ones say that it is the reason."""
+    steps = await _run([blackhole])
+    _assert_fails_at(steps, StepName.CONNECT, f"{blackhole}: no response within 4 s.", "no firewall")
+    requests = (StepName.HEALTH, StepName.TUNNELS, StepName.READYZ, StepName.POLICIES, StepName.CLOCK)
+    assert {steps[name].text for name in requests} == {"No auth to ask: an earlier step failed."}
 
 
 @asynccontextmanager
