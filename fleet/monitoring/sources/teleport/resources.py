@@ -15,7 +15,7 @@ from typing import Any
 
 from fleet.monitoring.evidence import ReconnectMode
 from fleet.monitoring.sources import SourceError
-from fleet.monitoring.sources.changes import read_pages
+from fleet.monitoring.sources.changes import complete_list, read_pages
 from fleet.monitoring.sources.presence import AgentChanges, ListedAgent, attributes_of
 from fleet.monitoring.sources.source import SourceContext
 from fleet.monitoring.sources.teleport.inventory import read_auth_by_host
@@ -56,11 +56,10 @@ async def list_agents(context: SourceContext) -> AgentChanges:
     """
     lists, auth_by_host = await asyncio.gather(_list_kinds(context), read_auth_by_host(context))
     refusals = [refusal for refusal in lists if isinstance(refusal, str)]
-    changes: AgentChanges = AgentChanges("list", 0, full=True, complete=True)
     if len(refusals) == len(KINDS):
         for capability in (Capability.AGENTS, Capability.LAST_SEEN, Capability.AGENT_TO_AUTH):
             context.missing_capabilities[capability] = refusals[0]
-        return changes
+        return complete_list({}, ())
     resources_by_host: dict[str, HostResource] = {}
     for resources in lists:
         if isinstance(resources, str):
@@ -69,9 +68,11 @@ async def list_agents(context: SourceContext) -> AgentChanges:
             earlier_resource = resources_by_host.get(resource.host_id, resource)
             resources_by_host[resource.host_id] = _merge(earlier_resource, resource)
     latest = context.clock() + _LATEST_EXPIRY
-    for host_id, resource in resources_by_host.items():
-        changes.agents[host_id] = _agent_of(resource, auth_by_host.get(host_id, ""), latest)
-    return changes
+    agents = {
+        host_id: _agent_of(resource, auth_by_host.get(host_id, ""), latest)
+        for host_id, resource in resources_by_host.items()
+    }
+    return complete_list(agents, sorted(agents.items()))
 
 
 async def find_refused_kinds(context: SourceContext) -> dict[str, str]:

@@ -45,12 +45,15 @@ async def test_hosts_of_all_kinds_are_agents(
 async def test_equal_lists_are_equal_changes(
     teleport_auth: FakeTeleportAuth, connections: Connections
 ) -> None:
-    """A repeated list must not look like a change."""
+    """A repeated list must not look like a change, and a heartbeat must: by the revision."""
     teleport_auth.resources = {"node": [make_node("host-1")], "app_server": [make_app("host-1", "wiki")]}
     first, second = [
         await list_agents(make_source_context(connections, teleport_auth, now=now)) for now in (100.0, 105.0)
     ]
     assert first == second
+    teleport_auth.resources["node"] = [make_node("host-1", expires_at=900)]
+    third = await list_agents(make_source_context(connections, teleport_auth))
+    assert third.revision != first.revision
 
 
 async def test_kinds_that_the_role_may_not_list_are_left_out(
