@@ -29,9 +29,20 @@ class SetupStep:
     is_current: bool = False
 
 
-def read_steps(request: HttpRequest) -> list[SetupStep]:
+class SetupSteps(tuple[SetupStep, ...]):
+    """All steps in their order; empty on pages that show none."""
+
+    __slots__ = ()
+
+    @property
+    def are_done(self) -> bool:
+        """Whether every step is done."""
+        return all(step.is_done for step in self)
+
+
+def read_steps(request: HttpRequest) -> SetupSteps:
     """Return all steps if this page is one of them, else none."""
-    return read_all_steps(request.path) if PARAMETER in request.GET else []
+    return read_all_steps(request.path) if PARAMETER in request.GET else SetupSteps()
 
 
 def query_of(request: HttpRequest) -> str:
@@ -44,27 +55,29 @@ def find_next_url(steps: Iterable[SetupStep]) -> str:
     return next((step.url for step in steps if not step.is_done and not step.is_current), "/")
 
 
-def read_all_steps(path: str) -> list[SetupStep]:
+def read_all_steps(path: str) -> SetupSteps:
     """Return the steps as the page at `path` shows them."""
     clusters = list(Cluster.objects.exclude(auths=[]).values_list("pk", flat=True))
     has_addresses = bool(clusters)
     cluster_url = f"/clusters/{DEFAULT_CLUSTER}/"
     channels_url = "/alerts/channels/"
-    return [
-        SetupStep("Create the first administrator", "", is_done=True),
-        SetupStep(
-            "Add your cluster",
-            f"{cluster_url}{_QUERY}" if has_addresses else f"{cluster_url}edit/{_QUERY}",
-            any(not _has_failed_test(cluster) for cluster in clusters),
-            path.startswith("/clusters/"),
-        ),
-        SetupStep(
-            "Add a notification channel",
-            f"{channels_url}{_QUERY}",
-            Channel.objects.exists(),
-            path == channels_url,
-        ),
-    ]
+    return SetupSteps(
+        (
+            SetupStep("Create the first administrator", "", is_done=True),
+            SetupStep(
+                "Add your cluster",
+                f"{cluster_url}{_QUERY}" if has_addresses else f"{cluster_url}edit/{_QUERY}",
+                any(not _has_failed_test(cluster) for cluster in clusters),
+                path.startswith("/clusters/"),
+            ),
+            SetupStep(
+                "Add a notification channel",
+                f"{channels_url}{_QUERY}",
+                Channel.objects.exists(),
+                path == channels_url,
+            ),
+        )
+    )
 
 
 def _has_failed_test(cluster: str) -> bool:

@@ -109,7 +109,8 @@ def new_channel(request: HttpRequest, channel_kind: str, cluster: str = DEFAULT_
         actor = signed_in_actor_of(request)
         route = create_channel(row, lambda: setup_actions.save_setting(row, form.save, actor), actor)
         messages.success(request, f"Channel {row.name} was created. {describe_routing(route)}")
-        return redirect(f"{url_prefix_of(cluster)}/alerts/channels/#channel-{row.pk}")
+        query = setup_steps.query_of(request)
+        return redirect(f"{url_prefix_of(cluster)}/alerts/channels/{query}#channel-{row.pk}")
     context = {"page": "incidents", "tab": "channels", "form": form, "kind": kind}
     can_be_first = can_write(signed_in_user_of(request), Permission.CHANGE_CONFIG, "")
     first_route = find_first_channel_route() if can_be_first else None

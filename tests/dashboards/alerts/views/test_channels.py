@@ -11,7 +11,7 @@ from fleet.alerts.channels.kind import ChannelKind
 from fleet.alerts.channels.registry import CHANNEL_KINDS
 from fleet.models.alerting import AlertRule, Channel, Delivery, Route
 from fleet.models.changes import AuditEntry
-from fleet.models.clusters import ensure_default_cluster
+from fleet.models.clusters import Cluster, ensure_default_cluster
 from fleet.models.incidents import Incident
 from fleet.models.sealed_secrets import seal, unseal
 from tests.dashboards.conftest import MakeUser, reauthenticate
@@ -23,6 +23,16 @@ _HOOK = {
     "name": "ops", "enabled": "on", "send_resolved": "on", "per_minute": "10",
     "url": "https://hooks.example.com/T0/s3cret", "secret": "s3cret-key", "do": "save",
 }  # fmt: skip
+
+
+def test_first_channel_completes_the_setup(config_admin: Client) -> None:
+    """The page still has the steps after the form, which says so."""
+    Cluster.objects.create(id="oslo", name="Oslo", auths=["auth-1:3025"])
+    page = config_admin.get("/alerts/channels/?setup=1").content.decode()
+    assert 'href="/alerts/channels/new/webhook/?setup=1"' in page
+    assert "Skip setup" in page
+    page = config_admin.post("/alerts/channels/new/webhook/?setup=1", _HOOK, follow=True).content.decode()
+    assert "Setup is complete." in page
 
 
 def test_new_channel_seals_its_secret_and_never_shows_it(config_admin: Client) -> None:
