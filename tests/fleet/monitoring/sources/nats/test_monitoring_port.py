@@ -28,7 +28,8 @@ _HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n"
         (as_response(b"404 page not found", 404), r"/varz is not JSON \(HTTP 404\)"),
         (b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n", "HTTP 302"),
         (
-            b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 40\r\n\r\n" + gzip.compress(b"{}"),
+            b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 40\r\n\r\n"
+            + gzip.compress(b"{}", mtime=0),
             "compressed",
         ),
         (b"INFO {}\r\n\r\n", "INFO"),
