@@ -49,6 +49,13 @@ class ClusterRow:
         """What the entries of its addresses are."""
         return AddressKind(self.cluster.address_kind).label
 
+    @property
+    def server_name(self) -> str:
+        """The name that is expected in certificates, in words."""
+        source = find_source(self.cluster.source)
+        default_name = "" if source is None else source.form.default_server_name
+        return self.cluster.tls_server_name or default_name or "By role"
+
 
 def make_row(
     cluster: Cluster, summary: Summary, report: ConnectionTestReport | None, now: float

@@ -42,11 +42,13 @@ def fleet_now(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
     (fleet.alerts.headlines.headline.Headline) and `can_act`, all of one round; `failing_channels` (FailingChannel) of
     now; `chart` (HistoryChart) of the 24 h
     before, or None with `?part=instances`; `cluster_row` (Cluster) if nothing is known of it, else None;
-    `can_edit_cluster`; `no_auths_reason`: why the cluster has no auths, empty without one.
+    `can_edit_cluster`; `no_auths_reason`: why the cluster has no auths, empty without one; `has_tunnel_counts`: the
+    source reports tunnels.
     """
     moment = moment_of(request, cluster)
     table, now = moment.reader.table(cluster, moment.now), moment.now
     summary = summary_of(table)
+    missing_reasons = missing_capabilities_of(cluster)
     is_part = request.GET.get(_PART_PARAMETER) == _INSTANCES_PART
     context = {
         **presenters.live_page_context_of(summary, now, "fleet"),
@@ -69,12 +71,14 @@ def fleet_now(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
         else read_failing_channels(cluster, now, signed_in_user_of(request)),
         "cluster_row": None if is_part or moment.past_at is not None else _find_idle_cluster(summary),
         "can_edit_cluster": can_write(signed_in_user_of(request), Permission.MANAGE_ACCESS, ""),
-        "can_act": moment.past_at is None and has_permission(request.user, Permission.ACT_ON_FLEET, cluster),
+        "can_act": moment.past_at is None
+        and Capability.RECONNECT_ADVICE not in missing_reasons
+        and has_permission(request.user, Permission.ACT_ON_FLEET, cluster),
+        "has_tunnel_counts": not missing_reasons.keys()
+        >= {Capability.TUNNEL_COUNTS, Capability.TUNNELS_BY_AGENT},
     }
     is_without_auths = not context["auths"] and bool(context["proxies"])
-    context["no_auths_reason"] = (
-        missing_capabilities_of(cluster).get(Capability.AGENT_TO_AUTH, "") if is_without_auths else ""
-    )
+    context["no_auths_reason"] = missing_reasons.get(Capability.AGENT_TO_AUTH, "") if is_without_auths else ""
     return render(request, "dashboards/fleet.html", context)
 
 

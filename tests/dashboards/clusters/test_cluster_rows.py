@@ -88,3 +88,11 @@ def test_row() -> None:
     row = make_row(_cluster(), _summary(), None, _NOW)
     assert (row.agent_count, row.last_round_age_ms, row.product) == (3, 2000, "Refloat")
     assert row.address_kind_label == "Addresses"
+
+
+def test_server_name_is_that_of_the_cluster_or_of_the_product() -> None:
+    names = [
+        make_row(_cluster(**values), _summary(), None, _NOW).server_name
+        for values in ({}, {"source": "teleport"}, {"tls_server_name": "auth.example"}, {"source": "gone"})
+    ]
+    assert names == ["By role", "teleport.cluster.local", "auth.example", "By role"]

@@ -29,6 +29,8 @@ _PATHS = {
     InstanceKind.AUTH: ("/v2/authservers", "auth_server"),
     InstanceKind.PROXY: ("/v2/proxies", "proxy"),
 }
+#: Announce TTL of auths, proxies and agents, seconds: Teleport's ServerAnnounceTTL, which it does not report.
+ANNOUNCE_TTL = 600.0
 #: Bytes of a response: thousands of instances.
 _LARGEST_RESPONSE = 8 * 1024 * 1024
 
@@ -116,4 +118,7 @@ def _parse_server(document: Any) -> types_pb2.ServerV2 | None:
 
 
 def _without_addresses(instance: ListedInstance) -> ListedInstance:
-    return replace(instance, resource=replace(instance.resource, address="", diag_address=""))
+    resource = replace(
+        instance.resource, address="", diag_address="", ttl=instance.resource.ttl or ANNOUNCE_TTL
+    )
+    return replace(instance, resource=resource)

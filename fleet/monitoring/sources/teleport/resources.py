@@ -18,6 +18,7 @@ from fleet.monitoring.sources import SourceError
 from fleet.monitoring.sources.changes import complete_list, read_pages
 from fleet.monitoring.sources.presence import AgentChanges, ListedAgent, attributes_of
 from fleet.monitoring.sources.source import SourceContext
+from fleet.monitoring.sources.teleport.instances import ANNOUNCE_TTL
 from fleet.monitoring.sources.teleport.inventory import read_auth_by_host
 from fleet.monitoring.sources.teleport.refusals import describe_refusal
 from fleet.protocol.text_limits import LONGEST_ID, cut
@@ -28,8 +29,6 @@ from fleet.wire import authservice_pb2, authservice_pb2_grpc, types_pb2
 KINDS = ("node", "app_server", "db_server", "kube_server", "windows_desktop_service")
 #: Teleport's maximum.
 PAGE_SIZE = 1000
-#: Announce TTL of agents, seconds: Teleport's ServerAnnounceTTL, which it does not report.
-_TTL = 600.0
 #: Expiries after this time from now are faults of an auth: Teleport's own are 10 min ahead.
 _LATEST_EXPIRY = 366 * 24 * 3600.0
 #: Nodes without an agent: OpenSSH servers that Teleport only registers.
@@ -173,7 +172,7 @@ def _agent_of(resource: HostResource, auth_id: str, latest_expiry: float) -> Lis
         name=cut(resource.name),
         auth_id=auth_id,
         expires_at=min(resource.expires_at, latest_expiry),
-        ttl=_TTL,
+        ttl=ANNOUNCE_TTL,
         via_proxy_id="",
         mode=ReconnectMode.UNKNOWN,
         health_check=False,

@@ -110,3 +110,16 @@ def test_a_product_without_auths_says_so_in_their_place(
     page = viewer.get("/?part=instances").content.decode()
     assert "NATS has no auths: leaf nodes depend on hubs only." in page
     assert "Refloat has not reached any auth yet." not in page
+
+
+@pytest.mark.parametrize(("source", "is_reported"), [("refloat", True), ("teleport", False)])
+def test_page_claims_nothing_that_the_source_does_not_report(
+    client: Client, person: MakeUser, fake_reader: FakeReader, source: str, is_reported: bool
+) -> None:
+    """Neither a number of tunnels, nor that Refloat can move agents."""
+    ensure_default_cluster()
+    Cluster.objects.update(source=source)
+    client.force_login(person("operator"))
+    page = client.get("/").content.decode()
+    assert ("Take out of service…" in page) is is_reported
+    assert ("not reported" in page) is not is_reported

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from fleet.monitoring.sources import SourceError
 from fleet.monitoring.sources.source import SourceContext
-from fleet.monitoring.sources.teleport.instances import list_by_http, list_instances
+from fleet.monitoring.sources.teleport.instances import ANNOUNCE_TTL, list_by_http, list_instances
 from fleet.transport import certificate_authority
 from fleet.transport.poll_connections import Connections
 from fleet.transport.tls import TLSFiles
@@ -38,6 +38,7 @@ async def test_instances_have_no_addresses(teleport_auth: FakeTeleportAuth, conn
     server.spec.hostname, server.spec.addr = "proxy-1", "10.0.0.2:3080"
     teleport_auth.proxies = [server]
     (proxy,) = await list_instances(make_source_context(connections, teleport_auth))
+    assert proxy.resource.ttl == ANNOUNCE_TTL
     assert (proxy.id, proxy.kind, proxy.resource.name, proxy.resource.address) == (
         *("proxy-id", InstanceKind.PROXY),
         *("proxy-1", ""),
