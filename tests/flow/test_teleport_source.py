@@ -172,7 +172,19 @@ def test_older_version_lists_its_instances_by_http(cluster: MonitoredCluster) ->
     assert kinds == {InstanceKind.AUTH: 2, InstanceKind.PROXY: 2}
 
 
+def test_identity_file_is_ca_certificate_and_key(cluster: MonitoredCluster) -> None:
+    """One file has all three, also for the HTTP API."""
+    cluster.row.tls_files = dict.fromkeys(cluster.row.tls_files, str(cluster.standin.identity))
+    cluster.row.save()
+    cluster.standin.change("agents", kind="node", count=2)
+    cluster.standin.change("settings", missing=["ListAuthServers", "ListProxyServers"])
+    table = cluster.poll()
+    assert _states(table) == {State.HEALTHY: 2}
+    assert len(table.instances) == 4
+
+
 async def test_connection_test_names_cluster_and_version(cluster: MonitoredCluster) -> None:
+    cluster.standin.change("agents", kind="node", count=2)
     tls = tls_files_of(cluster.row)
     steps = {
         step.name: step

@@ -78,6 +78,13 @@ async def check_agents(state: APIStepsState) -> StepFinding:
     refusals = await _query(state, find_refused_kinds)
     refused_kinds = [] if refusals is None or isinstance(refusals, SourceError) else list(refusals)
     text = f"{count(len(response.agents), 'agent')}."
+    if not refused_kinds and not response.agents:
+        # Labels that do not match hide resources without an error.
+        return StepFinding(
+            StepVerdict.WARNING,
+            f"{text} The cluster has no agents with tunnels, or the labels of the role match none.",
+            "Check the role of Refloat's identity: it needs the labels '*': '*' for each kind of resource.",
+        )
     if not refused_kinds:
         return StepFinding(StepVerdict.OK, text)
     verdict = StepVerdict.FAILED if len(refused_kinds) == len(KINDS) else StepVerdict.WARNING

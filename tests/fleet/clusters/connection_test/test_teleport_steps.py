@@ -73,6 +73,14 @@ async def test_a_role_without_any_kind_fails(state: APIStepsState, auth: FakeTel
     assert text.startswith("0 agents.")
 
 
+async def test_a_role_whose_labels_match_nothing(state: APIStepsState, auth: FakeTeleportAuth) -> None:
+    """The auth returns empty lists, without an error."""
+    auth.resources = {}
+    finding = await teleport_steps.check_agents(state)
+    assert finding.verdict is StepVerdict.WARNING
+    assert "labels" in finding.remedy
+
+
 async def test_an_identity_of_another_cluster(state: APIStepsState, auth: FakeTeleportAuth) -> None:
     """The auth refuses everything: issue an identity."""
     auth.refusals = {"Ping": grpc.StatusCode.UNAUTHENTICATED}
