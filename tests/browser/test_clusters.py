@@ -45,7 +45,7 @@ async def _add(visit: Visit, page: Page, cluster: str, address: str) -> None:
     await page.get_by_label("Name", exact=True).fill("Oslo lab")
     await page.get_by_label("Id", exact=True).fill(cluster)
     await page.get_by_label("Entries").fill(address)
-    await page.get_by_label("No TLS").check()
+    await page.get_by_role("radio", name="No TLS", exact=True).check()
     await page.get_by_role("button", name="Add cluster").click()
 
 
@@ -111,7 +111,7 @@ async def test_form_shows_what_the_choices_need(visiting: Visiting) -> None:
     await page.get_by_label("Uploaded files").check()
     await expect(uploads.first).to_be_visible()
     await accessible_everywhere(page)
-    await page.get_by_label("No TLS").check()
+    await page.get_by_role("radio", name="No TLS", exact=True).check()
     await expect(page.get_by_label("Server name")).to_be_hidden()
 
 

@@ -174,7 +174,8 @@ async def test_window_is_planned_changed_and_deleted(page: Page, visit: Visit) -
     assert await visit.rows(_read_windows, visit.cluster) == [
         ("backups", "FREQ=WEEKLY;BYDAY=SA,SU", "02:00 Asia/Tokyo")
     ]
-    await expect(page.locator(".calendar-track .bar-window")).to_have_count(4)
+    # Two in each week; the first ones may be over by now.
+    await expect(page.locator(".calendar-track .bar-window").nth(2)).to_be_visible()
     await accessible_everywhere(page)
     await page.set_viewport_size(_PHONE)
     await _fits(page)

@@ -24,6 +24,7 @@ from fleet.models.clusters import DEFAULT_CLUSTER, Cluster
 from fleet.monitoring.history.minute_columns import PresentCounts
 from fleet.monitoring.state.tables import summary_of
 from fleet.monitoring.views import Summary
+from fleet.source_plugins.registry import DEFAULT_SOURCE
 from fleet.vocabulary.capabilities import Capability
 from fleet.vocabulary.verdicts import State
 
@@ -48,7 +49,8 @@ def fleet_now(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
     moment = moment_of(request, cluster)
     table, now = moment.reader.table(cluster, moment.now), moment.now
     summary = summary_of(table)
-    missing_reasons = missing_capabilities_of(cluster)
+    row = Cluster.objects.filter(pk=cluster).first()
+    missing_reasons = missing_capabilities_of(cluster, DEFAULT_SOURCE if row is None else row.source)
     is_part = request.GET.get(_PART_PARAMETER) == _INSTANCES_PART
     context = {
         **presenters.live_page_context_of(summary, now, "fleet"),
@@ -69,7 +71,7 @@ def fleet_now(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
         "failing_channels": []
         if is_part or moment.past_at is not None
         else read_failing_channels(cluster, now, signed_in_user_of(request)),
-        "cluster_row": None if is_part or moment.past_at is not None else _find_idle_cluster(summary),
+        "cluster_row": None if is_part or moment.past_at is not None else _find_idle_cluster(row, summary),
         "can_edit_cluster": can_write(signed_in_user_of(request), Permission.MANAGE_ACCESS, ""),
         "can_act": moment.past_at is None
         and Capability.RECONNECT_ADVICE not in missing_reasons
@@ -82,9 +84,8 @@ def fleet_now(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
     return render(request, "dashboards/fleet.html", context)
 
 
-def _find_idle_cluster(summary: Summary) -> Cluster | None:
+def _find_idle_cluster(row: Cluster | None, summary: Summary) -> Cluster | None:
     """Return the cluster if nothing is known of it: it is paused, has no addresses, or no auth has responded yet."""
-    row = Cluster.objects.filter(pk=summary.cluster).first()
     if row is None or row.is_paused:
         return row
     has_data = summary.as_of is not None and not summary.stale

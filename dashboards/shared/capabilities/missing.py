@@ -11,12 +11,15 @@ from fleet.source_plugins.registry import DEFAULT_SOURCE, find_source
 from fleet.vocabulary.capabilities import Capability
 
 
-def missing_capabilities_of(cluster: str) -> dict[Capability, str]:
+def missing_capabilities_of(cluster: str, slug: str = "") -> dict[Capability, str]:
     """Return the capabilities that a cluster does not have, each with the reason as a sentence.
 
-    Nothing is known of a source that is not installed. While Redis is unavailable, what rounds found is left out.
+    `slug`: its source, if the caller has read it. Nothing is known of a source that is not installed. While Redis is
+    unavailable, what rounds found is left out.
     """
-    slug = Cluster.objects.filter(pk=cluster).values_list("source", flat=True).first() or DEFAULT_SOURCE
+    slug = (
+        slug or Cluster.objects.filter(pk=cluster).values_list("source", flat=True).first() or DEFAULT_SOURCE
+    )
     source = find_source(slug)
     if source is None:
         return {}

@@ -36,7 +36,11 @@ from tests.fakes.small_fleet import AUTH_1, NOW, UNHEALTHY
 
 def _read(monkeypatch: pytest.MonkeyPatch, table: FleetTable) -> None:
     """Let the console read this table."""
-    reader = SimpleNamespace(table=lambda cluster, now: table, summary=lambda cluster, now: summary_of(table))
+    reader = SimpleNamespace(
+        table=lambda cluster, now: table,
+        summary=lambda cluster, now: summary_of(table),
+        missing_capabilities=lambda cluster: {},
+    )
     monkeypatch.setattr(record_reader, "reader", lambda: reader)
     monkeypatch.setattr(record_reader, "current_time", lambda: NOW)
 

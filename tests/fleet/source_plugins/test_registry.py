@@ -57,7 +57,6 @@ def test_a_good_plug_in_is_beside_the_built_in_ones(plug_ins: PlugIns) -> None:
     installed = load(plug_ins.add("hubs", "PLUGIN = replace(SOURCE, slug='hubs', label='Hubs')"))
     assert {slug: source.label for slug, source in installed.by_slug.items()} == {
         "refloat": "Refloat",
-        "teleport": "Teleport",
         "hubs": "Hubs",
     }
     assert installed.problems == ()
@@ -88,7 +87,7 @@ def test_a_bad_plug_in_is_one_line_and_disturbs_no_other(
     bad = plug_ins.add("bad", statement)
     last = plug_ins.add("last", "PLUGIN = replace(SOURCE, slug='last')")
     installed = load(first, bad, last)
-    assert list(installed.by_slug) == [*(point.name for point in BUILT_IN), "first", "last"]
+    assert list(installed.by_slug) == ["refloat", "first", "last"]
     [line] = installed.problems
     assert line.startswith(f"The source plug-in bad ({bad.value}) cannot be used: ")
     assert problem in line

@@ -112,7 +112,7 @@ def test_a_cluster_whose_source_is_not_installed_is_an_error() -> None:
     lost_source, loaded_sources = check_sources(read_cluster_sources(), installed)
     assert (lost_source.name, lost_source.verdict) == ("cluster-sources", CheckVerdict.ERROR)
     assert lost_source.summary == "Cluster east is not polled: its source gone is not installed."
-    assert loaded_sources.summary == "Installed sources: Refloat."
+    assert loaded_sources.summary == "Installed sources: Refloat, Teleport and NATS leaf nodes."
     [problem] = check_sources({}, replace(installed, problems=("The source plug-in x cannot be used: y.",)))
     assert (problem.name, problem.verdict) == ("source-plugins", CheckVerdict.ERROR)
     broken_source = replace(installed.by_slug["refloat"], polling="a_module_that_nobody_has:POLLING")

@@ -42,6 +42,8 @@ _READ_CALLS = frozenset(
         "NodePolicies/GetPolicies",
         "PresenceService/ListAuthServers",
         "PresenceService/ListProxyServers",
+        # Refused: Refloat has no leaf clusters.
+        "PresenceService/ListRemoteClusters",
         "ServiceConfigDiscoveryService/GetServiceConfig",
         "TunnelFeed/ListTunnels",
     }
