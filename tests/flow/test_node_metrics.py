@@ -203,7 +203,14 @@ def test_metrics_of_a_healthy_fleet(fleet: Fleet) -> None:
 
 def test_metrics_of_users_of_an_agent(fleet: Fleet) -> None:
     """Through the proxy that has its tunnel, and through the other; some are refused, and some are cut."""
-    through = [_open(address, "check.own-1") for address in fleet.ready["connect"]]
+    through: list[socket.socket] = []
+
+    def is_peered() -> bool:
+        # An agent that is on its way may be on each proxy just when the user comes there.
+        through.extend(_open(address, "check.own-1") for address in fleet.ready["connect"])
+        return "refloat_connect_peered_connections" in set(Pages(fleet.pages)("metrics"))
+
+    eventually_sync(is_peered, seconds=PATIENCE)
     for sock in through:
         transfer(sock, 1000)
     refused_user, let_through = _connect(fleet.ready["connect"][0], "check.nobody")
