@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fleet.installation import default_home
 
-#: Commands that use an installation, and never create one: a typing error in REFLOAT_HOME must not leave an empty
+#: Commands that never create an installation: a typing error in REFLOAT_HOME must not leave an empty
 #: database, which `refloat restore` would then refuse to replace, nor a new secret key.
 _COMMANDS_OF_AN_INSTALLATION = frozenset({"backup", "cluster", "token", "user"})
 _HELP_FLAGS = frozenset({"-h", "--help"})

@@ -254,8 +254,8 @@ def select_shown_proxies(
 ) -> tuple[tuple[str, ...], bool]:
     """Return the proxies of an agent that a list shows, and whether none of them responds any more.
 
-    The record keeps the last tunnels of a proxy that does not respond. Beside a current tunnel they are past; without
-    one, the agent was on the proxies that failed last.
+    The record keeps the last tunnels of a proxy that does not respond. Beside a current tunnel they are past;
+    an agent without a current tunnel was on the proxies that failed last.
     """
     failed_at = {
         proxy: view.facts.sick_since or 0.0

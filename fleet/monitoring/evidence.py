@@ -144,7 +144,7 @@ class FleetEvidence:
     presence_freshness: FeedFreshness = field(default_factory=FeedFreshness)
     #: Freshness of the tunnel reports (T), by instance index of the proxy.
     tunnel_freshness: Mapping[int, FeedFreshness] = field(default_factory=dict)
-    #: The source reports heartbeats (H), or tunnels by agent (T): what it cannot report is not known, never missing.
+    #: The source reports heartbeats (H), tunnels by agent (T). An agent does not lack what its source cannot report.
     has_heartbeats: bool = True
     has_tunnels: bool = True
     #: Refloat's own pollers missed rounds or failed their self-test.

@@ -40,7 +40,7 @@ class IdentityExpired(IdentityFileError):
     def __init__(self, user: str, expires_at: datetime) -> None:
         super().__init__(
             f"The identity of user {user} expired at {expires_at:%Y-%m-%d %H:%M} UTC. "
-            "Sign a new one, or let a bot (tbot) renew the file"
+            "Sign a new identity, or let a bot (tbot) renew the file"
         )
         self.user = user
         self.expires_at = expires_at

@@ -40,7 +40,7 @@ class Capability(StrEnum):
     )
     HEALTH = (
         *("health", "Health of instances"),
-        "Refloat knows only whether an instance responds, not whether it is healthy.",
+        "Refloat does not know whether an instance is healthy.",
     )
     NETWORKING_READ = (
         *("networking-config-read", "Networking config"),

@@ -24,7 +24,7 @@ class SourceRule(LabelledEnum):
 
 @dataclass(frozen=True, slots=True)
 class RuleFinding:
-    """What a check of a rule found: problems as sentences, or none."""
+    """Result of the check of a rule: its problems as sentences; empty if the source keeps the rule."""
 
     rule: SourceRule
     problems: tuple[str, ...] = ()

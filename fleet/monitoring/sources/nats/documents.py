@@ -41,7 +41,7 @@ class HubDocument:
     """What a hub reports about itself (/varz)."""
 
     server_id: str
-    #: `server_name`; without one, the id.
+    #: The `server_name` of the hub; its id if it has no name.
     name: str
     version: str
     #: Where it listens for leaf nodes; port 0: it does not.
