@@ -15,7 +15,7 @@ from fleet.monitoring.sources.source import EvidenceSource, PollTarget, SourceCo
 from fleet.monitoring.sources.teleport.instances import list_instances
 from fleet.monitoring.sources.teleport.inventory import read_auth_by_host, read_cluster
 from fleet.monitoring.sources.teleport.refusals import is_denied
-from fleet.monitoring.sources.teleport.resources import KINDS, find_refused_kinds, list_agents
+from fleet.monitoring.sources.teleport.resources import KINDS, read_agent_lists
 from fleet.vocabulary.capabilities import Capability
 from fleet.vocabulary.connection_tests import StepName
 from fleet.vocabulary.instances import InstanceKind
@@ -70,15 +70,14 @@ async def check_instances(state: APIStepsState) -> StepFinding:
 
 async def check_agents(state: APIStepsState) -> StepFinding:
     """Read the resources of every kind, whose hosts are the agents."""
-    response = await _query(state, list_agents)
+    response = await _query(state, read_agent_lists)
     if response is None:
         return skip_step(_NO_AUTH)
     if isinstance(response, SourceError):
         return _fail(state, response, "list its agents")
-    refusals = await _query(state, find_refused_kinds)
-    refused_kinds = [] if refusals is None or isinstance(refusals, SourceError) else list(refusals)
-    text = f"{count(len(response.agents), 'agent')}."
-    if not refused_kinds and not response.agents:
+    agents, refused_kinds = response.changes.agents, response.refused_kinds
+    text = f"{count(len(agents), 'agent')}."
+    if not refused_kinds and not agents:
         # Labels that do not match hide resources without an error.
         return StepFinding(
             StepVerdict.WARNING,

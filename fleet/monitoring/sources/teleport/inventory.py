@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from fleet.monitoring.sources import SourceError, map_source_errors
+from fleet.monitoring.sources import SourceError, map_source_errors, require_parsed
 from fleet.monitoring.sources.source import SourceContext
 from fleet.monitoring.sources.teleport.refusals import describe_refusal
 from fleet.protocol.text_limits import LONGEST_ID, cut
@@ -27,7 +27,7 @@ async def read_cluster(context: SourceContext) -> TeleportCluster:
     stub = authservice_pb2_grpc.AuthServiceStub(context.channel)
     timeout = max(context.remaining_seconds(), _MIN_TIMEOUT_SECONDS)
     with map_source_errors():
-        response = await stub.Ping(authservice_pb2.PingRequest(), timeout=timeout)
+        response = require_parsed(await stub.Ping(authservice_pb2.PingRequest(), timeout=timeout))
     return TeleportCluster(cut(response.cluster_name), cut(response.server_version))
 
 
@@ -41,7 +41,8 @@ async def read_auth_by_host(context: SourceContext) -> dict[str, str]:
     auth_by_host: dict[str, str] = {}
     try:
         with map_source_errors():
-            async for instance in stub.GetInstances(resources_pb2.InstanceFilter(), timeout=timeout):
+            async for message in stub.GetInstances(resources_pb2.InstanceFilter(), timeout=timeout):
+                instance = require_parsed(message)
                 host, auth = instance.header.metadata.name, instance.spec.auth_id
                 if 0 < len(host) <= LONGEST_ID and 0 < len(auth) <= LONGEST_ID:
                     auth_by_host[host] = auth

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from fleet.monitoring.evidence import ReconnectMode
 from fleet.monitoring.sources import SourceError
@@ -48,17 +48,32 @@ class HostResource:
     labels: Mapping[str, str]
 
 
+class AgentLists(NamedTuple):
+    """All agents as a full list, and the kinds that are not in it."""
+
+    changes: AgentChanges
+    #: Why the role or the version does not allow a kind, as a sentence, by kind.
+    refused_kinds: Mapping[str, str]
+
+
 async def list_agents(context: SourceContext) -> AgentChanges:
-    """Return all agents as a full list. Raises SourceError.
+    """Return all agents as a full list. Raises SourceError."""
+    return (await read_agent_lists(context)).changes
+
+
+async def read_agent_lists(context: SourceContext) -> AgentLists:
+    """Return all agents. Raises SourceError.
 
     Kinds that the role may not list are left out; without any kind the cluster has no list of agents.
     """
     lists, auth_by_host = await asyncio.gather(_list_kinds(context), read_auth_by_host(context))
-    refusals = [refusal for refusal in lists if isinstance(refusal, str)]
-    if len(refusals) == len(KINDS):
+    refused_kinds = {
+        kind: reason for kind, reason in zip(KINDS, lists, strict=True) if isinstance(reason, str)
+    }
+    if len(refused_kinds) == len(KINDS):
         for capability in (Capability.AGENTS, Capability.LAST_SEEN, Capability.AGENT_TO_AUTH):
-            context.missing_capabilities[capability] = refusals[0]
-        return complete_list({}, ())
+            context.missing_capabilities[capability] = refused_kinds[KINDS[0]]
+        return AgentLists(complete_list({}, ()), refused_kinds)
     resources_by_host: dict[str, HostResource] = {}
     for resources in lists:
         if isinstance(resources, str):
@@ -71,13 +86,7 @@ async def list_agents(context: SourceContext) -> AgentChanges:
         host_id: _agent_of(resource, auth_by_host.get(host_id, ""), latest)
         for host_id, resource in resources_by_host.items()
     }
-    return complete_list(agents, sorted(agents.items()))
-
-
-async def find_refused_kinds(context: SourceContext) -> dict[str, str]:
-    """Return the kinds that the role may not list, each with the reason as a sentence. Raises SourceError."""
-    lists = await _list_kinds(context)
-    return {kind: reason for kind, reason in zip(KINDS, lists, strict=True) if isinstance(reason, str)}
+    return AgentLists(complete_list(agents, sorted(agents.items())), refused_kinds)
 
 
 async def _list_kinds(context: SourceContext) -> list[list[HostResource] | str]:

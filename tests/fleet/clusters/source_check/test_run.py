@@ -12,9 +12,12 @@ from fleet.clusters.source_check.run import check_source
 from fleet.clusters.test_report import StepVerdict
 from fleet.source_plugins.declaration import ClusterSource
 from fleet.source_plugins.refloat import SOURCE
+from fleet.source_plugins.registry import BUILT_IN, require_source
 from fleet.wire import fleet_pb2
 from tests.fakes.instances import FakeAuth, agent_entry
 from tests.fakes.wrong_sources import GOOD, WRONG_SOURCES
+
+BUILT_IN_SLUGS = {point.name for point in BUILT_IN}
 
 
 async def find(source: ClusterSource) -> dict[SourceRule, RuleFinding]:
@@ -45,6 +48,13 @@ async def test_a_good_source_keeps_every_rule(source: ClusterSource) -> None:
     assert list(findings) == list(SourceRule)
     assert {rule: finding.problems for rule, finding in findings.items() if finding.problems} == {}
     assert {finding.verdict for finding in findings.values()} == {StepVerdict.OK}
+
+
+@pytest.mark.parametrize("slug", sorted(BUILT_IN_SLUGS))
+async def test_built_in_sources_break_no_rule(slug: str) -> None:
+    """Without addresses, the rule about revisions may be skipped."""
+    findings = await check_source(require_source(slug), BUILT_IN_SLUGS - {slug})
+    assert {finding.rule: finding.problems for finding in findings if finding.problems} == {}
 
 
 @pytest.mark.parametrize("name", WRONG_SOURCES)

@@ -6,9 +6,9 @@ import pytest
 from fleet.monitoring.sources import SourceError
 from fleet.monitoring.sources.teleport.resources import (
     KINDS,
-    find_refused_kinds,
     host_resource_of,
     list_agents,
+    read_agent_lists,
 )
 from fleet.transport.poll_connections import Connections
 from fleet.vocabulary.capabilities import Capability
@@ -65,7 +65,7 @@ async def test_kinds_that_the_role_may_not_list_are_left_out(
     context = make_source_context(connections, teleport_auth)
     assert list((await list_agents(context)).agents) == ["host-1"]
     assert Capability.AGENTS not in context.missing_capabilities
-    assert await find_refused_kinds(context) == {
+    assert (await read_agent_lists(context)).refused_kinds == {
         "app_server": "The role of Refloat's identity lacks the verbs list and read for app_server."
     }
     teleport_auth.refusals = dict.fromkeys(KINDS, grpc.StatusCode.PERMISSION_DENIED)
