@@ -17,6 +17,9 @@ GrpcOptions = list[tuple[str, int | str]]
 STREAM_WINDOW_BYTES = 4 * 1024 * 1024
 #: Bounds of grpc's reconnect backoff; by default it doubles up to two minutes, too long for an agent.
 _RECONNECT_BACKOFF_MS = (1_000, 8_000)
+#: What grpc calls the least reconnect backoff is also the time in which a connection must be set up, with TLS and
+#: HTTP/2: on a link with 600 ms of round trip that takes 2 s.
+_CONNECT_TIMEOUT_MS = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,7 @@ def channel_options(
     """Return the options of a channel; `own_connection`: do not share its TCP connection with similar channels."""
     options: GrpcOptions = [
         ("grpc.initial_reconnect_backoff_ms", _RECONNECT_BACKOFF_MS[0]),
-        ("grpc.min_reconnect_backoff_ms", _RECONNECT_BACKOFF_MS[0]),
+        ("grpc.min_reconnect_backoff_ms", _CONNECT_TIMEOUT_MS),
         ("grpc.max_reconnect_backoff_ms", _RECONNECT_BACKOFF_MS[1]),
     ]
     if own_connection:

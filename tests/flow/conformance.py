@@ -110,7 +110,9 @@ async def _call_through_gateway(call: Call, folder: Path) -> str:
     case, backends = call.case, {"svc:1": [call.address]}
     streams = frozenset({STREAM} if case.is_streaming_known else ())
     async with (
-        run_gateway(folder, backends, route(case.rule), probe_interval=60.0, streams=streams) as (_, address),
+        run_gateway(
+            folder, backends, route(case.rule), probe_interval=60.0, dial_timeout=30.0, streams=streams
+        ) as (_, address),
         grpc.aio.insecure_channel(address, options=channel_options()) as channel,
     ):
         return await _await_status(channel, call)

@@ -39,6 +39,13 @@ def test_channel_options_with_a_dead_peer_policy() -> None:
     assert options["grpc.use_local_subchannel_pool"] == 1
 
 
+def test_connection_over_a_slow_link_has_time_to_be_set_up() -> None:
+    """TCP, TLS and HTTP/2 take three round trips; a refused connection is still tried again after a second."""
+    options = dict(channels.channel_options())
+    assert options["grpc.min_reconnect_backoff_ms"] == 5_000
+    assert options["grpc.initial_reconnect_backoff_ms"] == 1_000
+
+
 def test_server_options_do_not_share_ports() -> None:
     """A port in use is an error, not a second server on it."""
     assert dict(channels.server_options())["grpc.so_reuseport"] == 0
