@@ -11,6 +11,7 @@ from ninja.errors import HttpError
 from pydantic import AwareDatetime, Field
 
 from dashboards.alerts.api.writable_rows import require_proof_to_silence_everything, require_writable_row
+from dashboards.alerts.silences.matches import find_text_matches, read_scope
 from dashboards.shared import record_reader
 from dashboards.shared.api.access import ApiAccess
 from dashboards.shared.api.change_responses import (
@@ -58,6 +59,15 @@ class SilenceItem(Schema):
     """When the silence ends."""
 
 
+class CreatedSilence(SilenceItem):
+    """A new silence, with what its matchers match now. It silences what matches later, too."""
+
+    matching_incident_count: int | None
+    """Number of unresolved incidents that match now; null while the fleet state cannot be read."""
+    matching_agent_count: int | None
+    """Number of agents that match now, or that these incidents affect; null while the fleet state cannot be read."""
+
+
 class SilencesResponse(Schema):
     """A list of silences."""
 
@@ -101,7 +111,7 @@ def list_silences(request: HttpRequest, cluster: str) -> Any:
     return SilencesResponse(cluster=cluster, silences=[_silence_item_of(row) for row in rows])
 
 
-@per_cluster.post("/silences", auth=_ACT, response={201: SilenceItem, **REFUSAL_RESPONSES})
+@per_cluster.post("/silences", auth=_ACT, response={201: CreatedSilence, **REFUSAL_RESPONSES})
 def create_silence(request: HttpRequest, cluster: str, body: CreateSilenceRequest) -> Any:
     """Create a silence.
 
@@ -133,7 +143,15 @@ def create_silence(request: HttpRequest, cluster: str, body: CreateSilenceReques
         raise HttpError(409, sentence_of(error)) from error
     except (ActionError, MatcherError) as error:
         raise HttpError(400, sentence_of(error)) from error
-    return Status(201, _silence_item_of(silence_row))
+    matches = find_text_matches(silence_row.matchers, read_scope(cluster, now))
+    return Status(
+        201,
+        CreatedSilence(
+            **_silence_item_of(silence_row).model_dump(),
+            matching_incident_count=None if matches.error else len(matches.rows),
+            matching_agent_count=None if matches.error else matches.agent_count,
+        ),
+    )
 
 
 @per_cluster.post("/silences/{int:number}/end", auth=_ACT, response={200: SilenceItem, **REFUSAL_RESPONSES})

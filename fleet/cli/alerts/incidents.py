@@ -188,6 +188,7 @@ def add(
         body["confirmation"] = "everything"
     response = console.post("/silences", body, cluster=cluster)
     click.echo(_describe_end(response))
+    click.echo(_describe_matches(response))
 
 
 @silence.command()
@@ -215,6 +216,17 @@ def end(console: api.ConsoleClient, cluster: str, number: int) -> None:
 def _describe_end(silence: dict[str, Any]) -> str:
     matchers = silence["matchers"] or "everything"
     return f"silence {silence['number']} ends at {format_time(silence['ends_at'])}: {matchers}"
+
+
+def _describe_matches(silence: dict[str, Any]) -> str:
+    """Return what a new silence matches now: a typing error in a matcher looks like success otherwise."""
+    incident_count, agent_count = silence["matching_incident_count"], silence["matching_agent_count"]
+    if incident_count is None:
+        return "what it matches now is not known: the fleet state cannot be read"
+    if not incident_count and not agent_count:
+        return "it matches nothing now: it silences only what matches later"
+    incidents = f"{incident_count} incident{'' if incident_count == 1 else 's'}"
+    return f"it matches {agent_count} agent{'' if agent_count == 1 else 's'} and {incidents} now"
 
 
 def join_matchers(matchers: Sequence[str]) -> str:

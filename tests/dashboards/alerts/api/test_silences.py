@@ -26,6 +26,7 @@ def test_silences_are_created_listed_and_ended(client: Client, operator: dict[st
     assert post(client, "silences", body | {"creator": "mallory"}, operator).status_code == 400
     response = post(client, "silences", body, operator)
     assert (response.status_code, response.json()["creator"]) == (201, "operator")
+    assert response.json()["matching_incident_count"] == 0
     assert len(client.get("/api/v1/silences", headers=operator).json()["silences"]) == 1
     for wrong in ({"matchers": ""}, {"reason": ""}, {"matchers": "x"}, {"matchers": "cause=\0"}):
         assert post(client, "silences", body | wrong, operator).status_code == 400

@@ -3,6 +3,7 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
+import pytest
 from click.testing import CliRunner
 
 from fleet.cli.main import main
@@ -17,7 +18,7 @@ _INCIDENT: dict[str, Any] = {
         "recipients": "ops (failing since 12:47 UTC)",
     },
 }  # fmt: skip
-_SILENCE = {
+_SILENCE: dict[str, Any] = {
     "number": 3,
     "cluster": "default",
     "matchers": "cause=proxy-1",
@@ -26,6 +27,7 @@ _SILENCE = {
     "creator": "ada",
     "reason": "upgrade",
 }
+_CREATED_SILENCE = _SILENCE | {"matching_incident_count": 1, "matching_agent_count": 3}
 
 
 def test_incidents_are_listed_and_acknowledged() -> None:
@@ -80,7 +82,7 @@ def test_silences_are_created_listed_and_ended() -> None:
     """Arguments with spaces stay together; a silence of everything has to be confirmed."""
     with run_console() as console:
         connection_flags = ["--url", console.url, "--token", TOKEN]
-        console.responses["/api/v1/silences"] = (200, _SILENCE | {"silences": [_SILENCE]})
+        console.responses["/api/v1/silences"] = (200, _CREATED_SILENCE | {"silences": [_SILENCE]})
         console.responses["/api/v1/silences/3/end"] = (200, _SILENCE)
         run = CliRunner().invoke
         add_outcome = run(
@@ -117,15 +119,35 @@ def test_silences_are_created_listed_and_ended() -> None:
     assert console.posts[2][1] == {"hours": 2.0}
     assert console.posts[3][1] == {"hours": 1.5}
     assert "silence 3 ends at" in add_outcome.output
+    assert add_outcome.output.endswith("it matches 3 agents and 1 incident now\n")
     assert "silence 3 ends at" in extend_outcome.output
     assert "ada" in list_outcome.output
     assert end_outcome.output == "silence 3 ended\n"
 
 
+@pytest.mark.parametrize(
+    ("count", "sentence"),
+    [
+        (0, "it matches nothing now: it silences only what matches later\n"),
+        (None, "what it matches now is not known: the fleet state cannot be read\n"),
+    ],
+)
+def test_new_silence_without_a_match_says_so(count: int | None, sentence: str) -> None:
+    """A typing error in a matcher looks like success otherwise."""
+    created = _SILENCE | {"matching_incident_count": count, "matching_agent_count": count}
+    with run_console() as console:
+        console.responses["/api/v1/silences"] = (200, created)
+        flags = ["--reason", "upgrade", "--url", console.url, "--token", TOKEN]
+        outcome = CliRunner().invoke(main, ["silence", "add", "cause=proxy-9", *flags])
+
+    assert outcome.exit_code == 0
+    assert outcome.output.endswith(sentence)
+
+
 def test_duration_of_a_silence_is_given_in_one_way() -> None:
     """`--for 2h` or `--hours 2`; quotes and backslashes in names reach the console."""
     with run_console() as console:
-        console.responses["/api/v1/silences"] = (200, _SILENCE)
+        console.responses["/api/v1/silences"] = (200, _CREATED_SILENCE)
 
         def add(*flags: str) -> str:
             command = ["silence", "add", "agent=o'clock \\", "--reason", "upgrade", *flags]
