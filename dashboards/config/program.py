@@ -12,6 +12,8 @@ from fleet.installation import default_home
 #: Commands that never create an installation: a typing error in REFLOAT_HOME must not leave an empty
 #: database, which `refloat restore` would then refuse to replace, nor a new secret key.
 _COMMANDS_OF_AN_INSTALLATION = frozenset({"backup", "cluster", "token", "user"})
+#: Commands that print their first line of their own seconds later: a terminal shows that they are loading.
+_SLOW_COMMANDS = frozenset({"console", "demo", "serve"})
 _HELP_FLAGS = frozenset({"-h", "--help"})
 
 
@@ -21,6 +23,11 @@ def main(argv: Sequence[str]) -> None:
     # numpy reads it when it is imported. No code here multiplies matrices, and the console forks a process, which must
     # have one thread (docs/decisions/0008-copies-of-one-process.md).
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    command = argv[1] if len(argv) > 1 else "help"
+    asks_for_help = command == "help" or not _HELP_FLAGS.isdisjoint(argv[1:])
+    if command in _SLOW_COMMANDS and not asks_for_help and sys.stderr.isatty():
+        sys.stderr.write("Loading Refloat…\n")
+        sys.stderr.flush()
     from django.core.management import execute_from_command_line
     from django.db import connection
     from django.db.utils import DatabaseError
@@ -29,8 +36,6 @@ def main(argv: Sequence[str]) -> None:
     from dashboards.config.env import SettingError
     from fleet.management.database_errors import describe_database_error
 
-    command = argv[1] if len(argv) > 1 else "help"
-    asks_for_help = command == "help" or not _HELP_FLAGS.isdisjoint(argv[1:])
     try:
         if command == "doctor":
             lenient_settings.load_settings()

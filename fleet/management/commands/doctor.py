@@ -42,7 +42,8 @@ class Command(ConsoleCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         facts = read_installation()
         examination = Examination(facts, startup_checks.run_setting_checks)
-        findings = examination.run()
+        findings = examination.run(self._show_progress)
+        self._show_progress("")
         redis_fields = examination.redis_facts.server_fields if examination.redis_facts else {}
         report = to_json(findings, read_versions(redis_fields))
         if options["json"]:
@@ -62,6 +63,13 @@ class Command(ConsoleCommand):
             self.stderr.write(f"Wrote {options['bundle']}. Read it before you send it.")
         if any(finding.verdict is CheckVerdict.ERROR for finding in findings):
             raise SystemExit(1)
+
+    def _show_progress(self, text: str) -> None:
+        """Replace the line on a terminal: some checks wait for a response of another machine."""
+        if self.stderr.isatty():
+            line = f"\r\033[K{'Checking ' if text else ''}{text}"
+            self.stderr.write(line, style_func=str, ending="")
+            self.stderr.flush()
 
     def _can_print_symbols(self) -> bool:
         encoding = getattr(self.stdout, "encoding", None) or "ascii"

@@ -93,26 +93,29 @@ class Examination:
         #: What Redis returned; None: it is not reachable.
         self.redis_facts: redis_checks.RedisFacts | None = None
 
-    def run(self) -> list[CheckFinding]:
-        """Return the findings of all checks, in the order of the report."""
+    def run(self, on_progress: Callable[[str], object] = lambda _: None) -> list[CheckFinding]:
+        """Return the findings of all checks, in the order of the report.
+
+        `on_progress` is called before each group of checks with its number and subject, such as `4 of 10: database`.
+        """
+        groups = (
+            ("settings", "setting-combinations", self._check_settings),
+            ("files", "home-folder", self._check_files),
+            ("TLS files", "tls-files", self._check_tls),
+            ("database", "database-connection", self._check_database),
+            ("Redis", "redis-connection", self._check_redis),
+            ("processes", "polling-rounds", self._check_processes),
+            ("alerting", "alerting", self._check_alerting),
+            ("notification channels", "channel-deliveries", self._check_channels),
+            ("TLS of the clusters", "cluster-tls", self._check_clusters),
+            ("sources of the clusters", "cluster-sources", self._check_sources),
+        )
         findings: list[CheckFinding] = []
-        for name, check in (
-            ("setting-combinations", self._check_settings),
-            ("home-folder", self._check_files),
-            ("tls-files", self._check_tls),
-            ("database-connection", self._check_database),
-            ("redis-connection", self._check_redis),
-        ):
+        for number, (subject, name, check) in enumerate(groups, start=1):
+            on_progress(f"{number} of {len(groups)}: {subject}")
             findings += _isolate(name, check)
-        self.is_database_usable = _is_database_usable(findings)
-        for name, check in (
-            ("polling-rounds", self._check_processes),
-            ("alerting", self._check_alerting),
-            ("channel-deliveries", self._check_channels),
-            ("cluster-tls", self._check_clusters),
-            ("cluster-sources", self._check_sources),
-        ):
-            findings += _isolate(name, check)
+            if check == self._check_redis:
+                self.is_database_usable = _is_database_usable(findings)
         return sort_findings(findings)
 
     def _check_settings(self) -> Iterator[CheckFinding]:

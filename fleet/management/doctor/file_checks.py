@@ -90,8 +90,13 @@ def check_secret_key(*, has_key: bool, has_database: bool, home: Path) -> CheckF
 
 
 def check_modes(files: Iterable[FileFacts]) -> Iterator[CheckFinding]:
-    """Yield an error for each file that others can read, and a warning for folders and for groups."""
+    """Yield an error for each file that others can read, and a warning for folders and for groups.
+
+    `files`: REFLOAT_HOME first. A file below it is a warning only, if others cannot open the folder.
+    """
     has_problem = False
+    home, *_ = files = list(files)
+    is_home_closed = not stat.S_IMODE(home.mode) & 0o077
     for file in files:
         mode = stat.S_IMODE(file.mode)
         if not mode & 0o077:
@@ -99,10 +104,16 @@ def check_modes(files: Iterable[FileFacts]) -> Iterator[CheckFinding]:
         has_problem = True
         is_open_to_others = bool(mode & 0o007)
         readers = "all users of this machine" if is_open_to_others else "its group"
-        create = error if is_open_to_others and not file.is_folder else warning
+        is_behind_home = is_home_closed and file.path.is_relative_to(home.path)
+        create = error if is_open_to_others and not file.is_folder and not is_behind_home else warning
+        effect = (
+            f"a copy of it outside {home.path} can be opened by {readers}"
+            if is_behind_home
+            else f"{readers} can open it"
+        )
         yield create(
             "file-modes",
-            f"{file.path} has the mode {mode:04o}: {readers} can open it.",
+            f"{file.path} has the mode {mode:04o}: {effect}.",
             f"Run `chmod {'700' if file.is_folder else '600'} {file.path}`.",
         )
     if not has_problem:

@@ -124,7 +124,7 @@ def check_rounds(rounds: Sequence[RoundFacts], now: float) -> Iterator[CheckFind
                 "Start the scheduler and the worker of the queue polls: see the findings below.",
             )
         else:
-            age = format_readable(max(0.0, now - facts.as_of))
+            age = format_readable(round(max(0.0, now - facts.as_of), 1))
             yield ok("polling-rounds", f"{subject} was last polled {age} ago.")
     if not rounds:
         yield skip("polling-rounds", "There is no cluster, or all are paused.")

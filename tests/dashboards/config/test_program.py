@@ -40,3 +40,19 @@ def test_help_creates_nothing(tmp_path: Path) -> None:
     assert process.returncode == 0
     assert "--port" in process.stdout
     assert not home.exists()
+
+
+def test_slow_command_shows_on_a_terminal_that_it_loads(tmp_path: Path) -> None:
+    """Its own first line comes seconds later."""
+    reader, terminal = os.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dashboards", "serve", "--port", "99999999"],
+        env={**os.environ, "REFLOAT_HOME": str(tmp_path), "PYTHONPATH": str(ROOT)},
+        cwd=ROOT,
+        stderr=terminal,
+    )
+    os.close(terminal)
+    with os.fdopen(reader, "rb", buffering=0) as lines:
+        first_bytes = lines.read(1024)
+        assert process.wait(120) == 2
+    assert first_bytes.startswith("Loading Refloat…".encode())

@@ -35,13 +35,18 @@ def test_absent_home_is_one_error(tmp_path: Path) -> None:
 
 
 def test_real_modes_are_read(tmp_path: Path) -> None:
-    """A key that all users can read is an error, with the command that repairs it."""
+    """A key that all users can read is an error, with the command that repairs it; in a closed folder a warning."""
     key = tmp_path / "secret_key"
     key.touch()
-    tmp_path.chmod(0o700)
     key.chmod(0o644)
+    tmp_path.chmod(0o711)
+    findings = check_home(tmp_path, [], is_key_configured=False, has_database=False)
+    assert [finding.verdict for finding in findings if str(key) in finding.summary] == [CheckVerdict.ERROR]
+
+    tmp_path.chmod(0o700)
     finding = _check_home(tmp_path)["file-modes"]
-    assert finding.verdict is CheckVerdict.ERROR
+    assert finding.verdict is CheckVerdict.WARNING
+    assert "a copy of it outside" in finding.summary
     assert finding.remedy == f"Run `chmod 600 {key}`."
 
     key.chmod(0o600)
@@ -60,7 +65,9 @@ def test_real_modes_are_read(tmp_path: Path) -> None:
 )
 def test_modes(mode: int, verdict: CheckVerdict) -> None:
     """Others must not read files; groups and folders may be what the operator wants."""
-    (finding,) = check_modes([FileFacts(Path("x"), mode, 0)])
+    home = FileFacts(Path("home"), stat.S_IFDIR | 0o700, 0)
+
+    (finding,) = check_modes([home, FileFacts(Path("x"), mode, 0)])
 
     assert finding.verdict is verdict
 
