@@ -108,6 +108,7 @@ def _page_routes(suffix: str) -> list[URLPattern | URLResolver]:
         path(
             "silences/windows/<int:window_id>/delete/", windows.delete_window, name=f"window-delete{suffix}"
         ),
+        path("alerts/", rules.first_page, name=f"alerts{suffix}"),
         path("alerts/rules/", rules.rules, name=f"alert-rules{suffix}"),
         path("alerts/rules.yaml", rules.rules_file, name=f"alert-rules-file{suffix}"),
         path("alerts/rules/<int:rule_id>/", rules.rule, name=f"alert-rule{suffix}"),

@@ -114,7 +114,7 @@ def backtest_rule(rule: Rule, cluster: str) -> RuleBacktest:
     return RuleBacktest(
         backtest.summary_of(firing_periods, history.days),
         condition=f"{describe_condition(rule)}.",
-        rows=_make_rows(rule, cluster, newest_periods, names),
+        rows=_make_rows(rule, cluster, newest_periods, names, now),
         omitted_count=len(firing_periods) - len(newest_periods),
         picture=draw_backtest(firing_periods, names, now - _BACKTEST_DAYS * 86400.0, now),
     )
@@ -175,7 +175,7 @@ def _find_day_marks(since: float, until: float, scale: float) -> tuple[tuple[flo
 
 
 def _make_rows(
-    rule: Rule, cluster: str, firing_periods: Sequence[FiringPeriod], names: Mapping[str, str]
+    rule: Rule, cluster: str, firing_periods: Sequence[FiringPeriod], names: Mapping[str, str], now: float
 ) -> tuple[BacktestRow, ...]:
     """Return the rows of the table, each with the incident of its cause, or of its rule, at that time."""
     if not firing_periods:
@@ -192,7 +192,7 @@ def _make_rows(
         backtest_rows.append(
             BacktestRow(
                 to_moment(period.began_at),
-                format_readable(round(period.duration_seconds)),
+                describe_duration(period, now),
                 period.peak_count,
                 names.get(period.cause, period.cause),
                 number,
@@ -201,6 +201,12 @@ def _make_rows(
             )
         )
     return tuple(backtest_rows)
+
+
+def describe_duration(period: FiringPeriod, now: float) -> str:
+    """Return how long the rule held; `so far` if it still holds."""
+    duration = format_readable(round(period.duration_seconds))
+    return f"{duration} so far" if period.ended_at >= now else duration
 
 
 def _find_incident(

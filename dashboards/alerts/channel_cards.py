@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -48,6 +48,8 @@ class ChannelCard:
     destination: str
     #: Names of routes, escalations and digests that use the channel.
     usages: list[str]
+    #: The same as a sentence, which says so if no route uses the channel.
+    usage_sentence: str
     outcome: ChannelOutcome
     unsent_count: int
     #: Since when it has been failing, and how many notifications wait; empty: its newest attempt did not fail.
@@ -60,6 +62,7 @@ def make_channel_card(
     """Return the card of a channel; limited users see no address and no error of the installation's channels."""
     deliveries = Delivery.objects.filter(channel=row)
     is_hidden = is_limited_user and not row.cluster
+    usages = describe_channel_usage(row, cluster)
     visible_deliveries = deliveries.filter(
         cluster__in=audit_log_clusters_of(cluster, is_limited_user=is_limited_user)
     )
@@ -73,7 +76,8 @@ def make_channel_card(
         format_owner(row.cluster),
         row.cluster in writable_owners,
         HIDDEN_CHANNEL_TEXT if is_hidden else setup_actions.describe_destination(row),
-        describe_channel_usage(row, cluster),
+        usages,
+        describe_usages(usages, row.digest),
         _read_outcome(deliveries, now, is_hidden=is_hidden),
         unsent_count,
         "" if row.failing_since is None else describe_failing(row.name, row.failing_since, unsent_count, now),
@@ -138,6 +142,15 @@ def describe_channel_usage(row: Channel, cluster: str | None = None) -> list[str
         if owners is None or route_row.cluster in owners
     ]
     return [*usages, f"{row.digest} digest"] if row.digest else usages
+
+
+def describe_usages(usages: Sequence[str], digest: str) -> str:
+    """Return what uses a channel as a sentence; `digest`: that of the channel, which is one of the usages."""
+    if not usages:
+        return "No route uses it: it receives no notifications."
+    if digest and len(usages) == 1:
+        return f"No route uses it: it receives the {digest} digest only, and no notifications of incidents."
+    return f"Used by {'; '.join(usages)}"
 
 
 def describe_deletion(row: Channel) -> dict[str, Any]:

@@ -34,6 +34,14 @@ from fleet.vocabulary.incidents import Severity
 
 
 @requires(Permission.VIEW_FLEET)
+@require_safe
+def first_page(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
+    """Redirect to the first page about alerts: what is at a part of their URLs."""
+    del cluster
+    return redirect(f"{request.path}rules/")
+
+
+@requires(Permission.VIEW_FLEET)
 @require_http_methods(["GET", "HEAD", "POST"])
 @never_cache
 def rules(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:

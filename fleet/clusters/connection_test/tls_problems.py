@@ -121,7 +121,7 @@ def describe_other_protocol(response: PlainResult, role: str) -> ServerProblem:
             f"{remedy} If this is that port, its process may be frozen, or a firewall may drop its packets.",
         )
     return ServerProblem(
-        "it closes the connection: it requires TLS, or is not a gRPC server",
+        "it closed the connection without a response: it may require TLS, or not be a gRPC server",
         f"{remedy} If it requires TLS, set the CA of the auths for this cluster.",
     )
 

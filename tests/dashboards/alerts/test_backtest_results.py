@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dashboards.alerts.backtest_results import draw_backtest
+from dashboards.alerts.backtest_results import describe_duration, draw_backtest
 from fleet.alerts.backtest import FiringPeriod
 
 _DAY_SECONDS = 86400.0
@@ -39,3 +39,9 @@ def test_many_causes_share_a_line() -> None:
     whole = draw_backtest([FiringPeriod("", _SINCE, _UNTIL, 1)], {}, _SINCE, _UNTIL)
     assert whole is not None
     assert whole.lines[0].cause == "whole fleet"
+
+
+def test_period_that_still_lasts_has_no_end() -> None:
+    period = FiringPeriod("p1", _UNTIL - 90, _UNTIL, 7)
+    assert describe_duration(period, _UNTIL) == "1 min 30 s so far"
+    assert describe_duration(period, _UNTIL + 5) == "1 min 30 s"

@@ -268,3 +268,8 @@ def test_rules_of_another_cluster_are_hidden(config_admin: Client) -> None:
     document = "rules: [{name: x, kind: stranded, severity: info, cluster: mars}]"
     page = config_admin.post("/alerts/rules/", {"do": "import", "document": document}, follow=True)
     assert "belongs to cluster mars, which was not found" in page.content.decode()
+
+
+def test_first_page_about_alerts_is_the_list_of_rules(config_admin: Client) -> None:
+    assert config_admin.get("/alerts/").headers["Location"] == "/alerts/rules/"
+    assert config_admin.get("/c/default/alerts/").headers["Location"] == "/c/default/alerts/rules/"

@@ -40,7 +40,7 @@ def test_preview_shows_matching_incidents(operator: Client) -> None:
     ]
     assert "<b>4</b> agents" in previews[0]
     assert "Alert rules do not count matching agents until" in previews[0]
-    assert "Empty conditions match everything:" in previews[1]
+    assert "Without conditions everything matches:" in previews[1]
     assert "unknown field colour" in previews[2].lower()
 
 

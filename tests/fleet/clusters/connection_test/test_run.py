@@ -182,7 +182,7 @@ async def test_an_auth_with_tls_and_a_cluster_without(plane: Plane, certificates
     _assert_fails_at(
         await _run([address]),
         StepName.TLS,
-        f"{address}: it closes the connection: it requires TLS, or is not a gRPC server.",
+        f"{address}: it closed the connection without a response: it may require TLS, or not be a gRPC server.",
         "set the CA of the auths",
     )
 
