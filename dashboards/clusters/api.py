@@ -196,6 +196,8 @@ class DeletedCluster(Schema):
     """Id that the cluster had."""
     name: str
     """Name of the cluster."""
+    notified_channels: list[str]
+    """Channels that know of an unresolved incident of it: they get no notification that it was resolved."""
 
 
 class ConnectionTestStepItem(Schema):
@@ -331,11 +333,11 @@ def delete_cluster(request: HttpRequest, cluster: str, body: DeleteClusterReques
     """
     _require_manager(request)
     row = _require_row(cluster)
-    name = row.name
+    name, notified_channels = row.name, service.list_notified_channels(row.pk)
     service.remove_cluster(
         row, body.confirmation, request_actor_of(request), record_reader.delete_cluster_keys
     )
-    return DeletedCluster(id=cluster, name=name)
+    return DeletedCluster(id=cluster, name=name, notified_channels=notified_channels)
 
 
 @router.post(

@@ -115,7 +115,7 @@ def cluster_page(request: HttpRequest, cluster: str) -> HttpResponseBase:
     Template `dashboards/cluster.html`: `row` (ClusterRow), `tls` (words), `missing_capabilities` (Capability,
     reason), `test` (TestView or None), `steps`
     (SetupStep), `next_url` of the steps, `can_test`, `can_change`, `is_removable`; `dialog`: `pause`, `remove` (with
-    `removal_error`) or empty.
+    `removal_error` and `notified_channels`) or empty.
     """
     stored_row = _find_cluster(cluster)
     removal_error = ""
@@ -179,6 +179,7 @@ def _render_cluster(request: HttpRequest, stored_row: Cluster, removal_error: st
         "is_removable": is_removable,
         "dialog": dialog if can_change and (is_removable or dialog == "pause") else "",
         "removal_error": removal_error,
+        "notified_channels": service.list_notified_channels(stored_row.pk) if dialog == "remove" else [],
     }
     return render(request, "dashboards/cluster.html", context)
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from django.db import transaction
+from django.db.models import Q
 
 from fleet.audit import RequestActor, record_outcome
 from fleet.clusters.cluster_values import (
@@ -29,6 +30,7 @@ from fleet.monitoring.state import StateUnavailableError
 from fleet.vocabulary.actions import AuditAction, RefusalError
 from fleet.vocabulary.changes import LIVE_STATES
 from fleet.vocabulary.clusters import TLSSource
+from fleet.vocabulary.incidents import IncidentState
 
 __all__ = [
     "ClusterChangedError",
@@ -38,6 +40,7 @@ __all__ = [
     "create_cluster",
     "describe_tls",
     "has_fixed_addresses",
+    "list_notified_channels",
     "remove_cluster",
     "set_paused",
     "update_cluster",
@@ -141,6 +144,17 @@ def remove_cluster(
         delete_keys(row.pk)
     except StateUnavailableError as error:
         logger.warning("cluster %s was removed, but keys in Redis may be left: %s", row.pk, error)
+
+
+def list_notified_channels(cluster: str) -> list[str]:
+    """Return the channels that know of an unresolved incident of a cluster.
+
+    A removal deletes the incidents, so these channels get no notification that they were resolved.
+    """
+    unresolved = ~Q(incident__state=IncidentState.RESOLVED.value)
+    deliveries = Delivery.objects.filter(unresolved, incident__cluster=cluster, channel__send_resolved=True)
+    names = deliveries.exclude(sent_at=None).values_list("channel__name", flat=True)
+    return sorted(set(names))
 
 
 def audit_values_of(row: Cluster) -> dict[str, Any]:

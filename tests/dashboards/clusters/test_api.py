@@ -78,7 +78,7 @@ def test_cluster_is_added_changed_paused_resumed_and_removed(client: Client, adm
     refusal = _post(client, "/eu/delete", {"confirmation": "eu"}, admin)
     assert (refusal.status_code, list(refusal.json()["problems"])) == (400, ["confirmation"])
     removal = _post(client, "/eu/delete", {"confirmation": "Europe"}, admin)
-    assert removal.json() == {"id": "eu", "name": "Europe"}
+    assert removal.json() == {"id": "eu", "name": "Europe", "notified_channels": []}
     assert not Cluster.objects.filter(pk="eu").exists()
     assert client.get("/api/v1/clusters/eu", headers=admin).status_code == 404
     entries = AuditEntry.objects.filter(action__startswith="cluster.", outcome="succeeded").order_by("pk")

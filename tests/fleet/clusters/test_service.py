@@ -19,6 +19,7 @@ from fleet.clusters.service import (
     ClusterError,
     ClusterValues,
     create_cluster,
+    list_notified_channels,
     remove_cluster,
     set_paused,
     update_cluster,
@@ -29,6 +30,7 @@ from fleet.models.access import ClusterLimit
 from fleet.models.alerting import Channel, Delivery, Silence
 from fleet.models.changes import AuditEntry, Change
 from fleet.models.clusters import Cluster, ensure_default_cluster, has_fixed_addresses
+from fleet.models.incidents import Incident
 from fleet.models.sealed_secrets import unseal
 from fleet.monitoring.state import StateUnavailableError
 from fleet.monitoring.state.keys import Keys
@@ -200,6 +202,35 @@ def test_removed_cluster_leaves_nothing_but_its_audit_log(live_redis: Redis, pre
     assert (entry.outcome, entry.cluster, entry.before["name"]) == ("succeeded", "", "Europe")
     with pytest.raises(ClusterChangedError):
         set_paused(row, True, CONSOLE_ACTOR)
+
+
+@pytest.mark.parametrize(
+    ("state", "sent_at", "names"),
+    [("firing", 2.0, ["ops"]), ("recovering", 2.0, ["ops"]), ("firing", None, []), ("resolved", 2.0, [])],
+)
+def test_channels_that_know_of_an_unresolved_incident(
+    state: str, sent_at: float | None, names: list[str]
+) -> None:
+    """They get no resolved notification once the cluster is removed."""
+    row = create_cluster("eu", _VALUES, CONSOLE_ACTOR)
+    incident = Incident.objects.create(
+        cluster=row,
+        key="proxy/p1",
+        cause_kind="proxy",
+        cause_id="p1",
+        cause_name="proxy-1",
+        generation=1,
+        state=state,
+        severity=1,
+        opened_at=1.0,
+    )
+    channel = Channel.objects.create(name="ops", kind="pagerduty")
+    Delivery.objects.create(
+        channel=channel, incident=incident, key="k", kind="firing", payload={},
+        created_at=1, next_attempt_at=1, sent_at=sent_at,
+    )  # fmt: skip
+
+    assert list_notified_channels("eu") == names
 
 
 def test_removal_that_is_refused(live_redis: Redis, prefix: str) -> None:
