@@ -46,6 +46,7 @@ from fleet.monitoring.pollers.conclude import conclude
 from fleet.monitoring.pollers.loaded_source import find_loaded_source
 from fleet.monitoring.pollers.plan import find_admin_addresses, plan_shards
 from fleet.monitoring.pollers.policies import read_node_reports
+from fleet.monitoring.pollers.poll_order import PollOrder
 from fleet.monitoring.pollers.record_sightings import RecordHandle
 from fleet.monitoring.pollers.worker import PollingSettings, Worker
 from fleet.monitoring.publish import publish
@@ -79,6 +80,7 @@ class WorkerResources:
     policy_report_store: PolicyReportStore
     address_cache: AddressCache
     background_tests: BackgroundTests
+    poll_order: PollOrder
     #: When each chore of `tend` last ran, by its name; monotonic seconds.
     last_run_times: dict[str, float] = field(default_factory=dict)
 
@@ -110,6 +112,7 @@ def get_worker_resources() -> WorkerResources:
         PolicyReportStore(redis, settings.REFLOAT_PREFIX),
         AddressCache(),
         BackgroundTests(ConnectionTestStore(redis, settings.REFLOAT_PREFIX)),
+        PollOrder(settings.REFLOAT_ROUND_DEADLINE),
     )
 
 
@@ -117,27 +120,28 @@ def get_worker_resources() -> WorkerResources:
 def start_round() -> None:
     """Start the current round in every cluster that is not paused, unless another worker has started it.
 
-    The last shard is polled in this task: a fleet of one shard costs one task per round.
+    One shard is polled in this task: a fleet of one shard costs one task per round.
     """
     resources = get_worker_resources()
     interval = resources.timing.round_interval
-    last_shards: list[tuple[Cluster, _ShardTask, RecordHandle]] = []
+    shards: list[tuple[Cluster, _ShardTask, RecordHandle]] = []
     clusters: list[Cluster] = []
     with isolate_errors("this poll of the fleet failed"):
         clusters += filter(_has_source, Cluster.objects.filter(is_paused=False))
         resources.worker.keep_only({cluster.id for cluster in clusters})
         resources.address_cache.keep_only({cluster.id for cluster in clusters})
+        resources.poll_order.keep_only({cluster.id for cluster in clusters})
 
     def begin_round(cluster: Cluster) -> None:
         now = time.time()
-        for shard_task, handle in _start_round(cluster, int(now // interval), now):
-            for _, earlier_shard_task, _ in last_shards:
-                poll_shard.apply_async(earlier_shard_task, expires=interval)
-            last_shards[:] = [(cluster, shard_task, handle)]
+        shards.extend((cluster, *shard) for shard in _start_round(cluster, int(now // interval), now))
 
     # The next beat tries again; until then the data gets older.
     for_each_cluster("this poll of the fleet failed", begin_round, clusters)
-    for cluster, shard_task, handle in last_shards:
+    shards.sort(key=lambda shard: resources.poll_order.sort_key(shard[0].id))
+    for _, later_shard_task, _ in shards[1:]:
+        poll_shard.apply_async(later_shard_task, expires=interval)
+    for cluster, shard_task, handle in shards[:1]:
         with isolate_errors(f"cluster {cluster.id}: this poll of the fleet failed"):
             _poll_shard(cluster, shard_task, handle)
 
@@ -409,6 +413,7 @@ def _start_round(cluster: Cluster, round_number: int, now: float) -> list[tuple[
 
 def _poll_shard(cluster: Cluster, shard_task: _ShardTask, handle: RecordHandle | None = None) -> None:
     resources, round_number = get_worker_resources(), shard_task.round_number
+    began_at = time.monotonic()
     try:
         if not resources.rounds.claim_shard(cluster.id, round_number, shard_task.shard_number):
             return
@@ -421,6 +426,7 @@ def _poll_shard(cluster: Cluster, shard_task: _ShardTask, handle: RecordHandle |
             tls_files_of(cluster),
             cluster.source,
         )
+        resources.poll_order.note(cluster.id, began_at, time.monotonic())
         if resources.rounds.finish_shard(cluster.id, round_number, shard_task.shard_number):
             _conclude_round(cluster.id, round_number)
     except StateError as error:

@@ -64,6 +64,11 @@ class Clusters:
         """Return the time of a cluster's newest round."""
         return self.reader.summary(cluster, time.time()).as_of
 
+    def polled_at(self, cluster: str) -> float:
+        """Return when the auth of a cluster was last asked."""
+        [view] = self.reader.table(cluster, time.time()).instances.values()
+        return view.facts.attempts[0].at
+
     def responds(self, cluster: str) -> bool:
         """Return whether the newest attempt to reach the auth of a cluster succeeded."""
         [view] = self.reader.table(cluster, time.time()).instances.values()
@@ -196,6 +201,21 @@ def test_unusable_files_disturb_no_other_cluster(clusters: Clusters, fault: str)
     assert len(clusters.auths["east"].calls) == call_count
     assert not clusters.responds("east")
     assert clusters.responds("west")
+
+
+def test_slow_cluster_is_polled_after_the_others(clusters: Clusters) -> None:
+    """A cluster that uses up its deadline delays nobody: a round would not have time for many of them."""
+    add_two_clusters(clusters)
+    clusters.poll(1)
+    order, now = tasks.get_worker_resources().poll_order, time.monotonic()
+    # Tasks run where they are enqueued here: the shard that `start_round` polls itself comes last.
+    order.note("east", now - 60.0, now)
+    clusters.poll(1)
+    assert clusters.polled_at("east") < clusters.polled_at("west")
+    order.note("west", now - 60.0, now)
+    order.note("east", now, now)
+    clusters.poll(1)
+    assert clusters.polled_at("west") < clusters.polled_at("east")
 
 
 def test_paused_cluster_is_not_polled(clusters: Clusters) -> None:
