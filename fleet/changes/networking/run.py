@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -14,6 +15,7 @@ from fleet.changes.base_runner import Runner, StepContext
 from fleet.changes.instance_dialer import AuthClient
 from fleet.changes.networking import plan as networking_plan
 from fleet.changes.networking import revisions
+from fleet.changes.networking.refusals import describe_refusal
 from fleet.models.changes import Change
 from fleet.models.clusters import ClusterLease
 from fleet.models.networking import NetworkingReading
@@ -29,6 +31,9 @@ from fleet.vocabulary.changes import ChangeState
 
 #: How long a write is retried while no auth is reachable.
 _WRITE_TIMEOUT = timedelta(seconds=60)
+#: Reads after a write until the cache of an auth has it, and the seconds between two of them.
+_CACHE_READS = 20
+_CACHE_READ_SECONDS = 0.1
 
 
 def read_config(cluster: str, auth_client: AuthClient, now: datetime) -> None:
@@ -63,7 +68,7 @@ def _write_config(change: Change, context: StepContext, *, is_resumed: bool) -> 
             f"conflict: the config was changed in the meantime, and this change was not written: {error}",
         )
     except AdminError as error:
-        _fail_change(change, context, f"the auth refused the config: {error}")
+        _fail_change(change, context, describe_refusal(str(error)))
     else:
         _finish_change(change, stored_config, context.now())
 
@@ -79,8 +84,26 @@ async def _update_config(client: NetworkingConfigClient, change: Change, *, is_r
         raise RevisionConflictError(
             f"the stored revision is {stored_config.resource.revision}, but the plan is based on {base_revision}"
         )
-    await client.update(stored_config, replace(stored_config.resource, config=desired_config))
-    return await client.get()
+    written_config = await client.update(
+        stored_config, replace(stored_config.resource, config=desired_config)
+    )
+    return await _read_back(client, base_revision, written_config)
+
+
+async def _read_back(
+    client: NetworkingConfigClient, base_revision: str, written_config: StoredConfig
+) -> StoredConfig:
+    """Return the config as an auth serves it after a write.
+
+    Auths of Teleport serve reads from a cache, which may have the config before the write for a moment.
+    """
+    for _ in range(_CACHE_READS):
+        stored_config = await client.get()
+        if stored_config.resource.revision != base_revision:
+            return stored_config
+        await asyncio.sleep(_CACHE_READ_SECONDS)
+    # The auth confirmed the write with the stored config and its revision.
+    return written_config
 
 
 def _finish_change(change: Change, stored_config: StoredConfig, now: datetime) -> None:
