@@ -427,3 +427,22 @@ def test_fields_that_the_product_does_not_have_cannot_be_set(editor: Client) -> 
     answer = editor.post("/networking/", {"revert": str(old_revision.pk)})
     assert "Proxies of Teleport open their ports" in answer.context["tab"].sentence
     assert Change.objects.get() == change
+
+
+def test_stored_values_out_of_range_do_not_hinder_other_edits(editor: Client) -> None:
+    """Teleport stores any number; only what is edited must be valid."""
+    stored = replace(
+        STORED,
+        keep_alive_interval=-5.0,
+        client_idle_timeout=1e10,
+        keep_alive_count_max=-3,
+        agent_connection_count=500,
+    )
+    store_revision(stored, "r2")
+    assert editor.get("/networking/").status_code == 200
+    values = {**initial_values_of(stored, "r2"), "ssh_dial_timeout": "20 s"}
+    answer = editor.post(
+        "/networking/", {name: value for name, value in values.items() if value is not False}
+    )
+    assert answer.status_code == 302, dict(answer.context["tab"].form.errors)
+    assert Change.objects.get().title == "Set SSH dial timeout to 20 s"
