@@ -28,6 +28,8 @@ class ConfigAuth(clusterconfig_pb2_grpc.ClusterConfigServiceServicer):
     error_code: grpc.StatusCode | None = None
     #: Reads after an update that still return the config before it, as from a cache.
     stale_reads: int = 0
+    #: Whether the response to the next update is lost, after it was written.
+    loses_response: bool = False
     updates: int = 0
     _stale_config: Any = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -51,6 +53,9 @@ class ConfigAuth(clusterconfig_pb2_grpc.ClusterConfigServiceServicer):
                 new_config.spec.graceful_tunnel_closing = False
             networking_config.finalize(new_config, Origin.DYNAMIC, f"{new_config.metadata.revision}+")
             self._stale_config, self.config = self.config, new_config
+        if self.loses_response:
+            self.loses_response = False
+            context.abort(grpc.StatusCode.UNAVAILABLE, "connection reset")
         return new_config
 
     def update_concurrently(self, **fields: Any) -> None:

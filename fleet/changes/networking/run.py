@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from django.db.models import QuerySet
@@ -49,10 +49,9 @@ def read_config(cluster: str, auth_client: AuthClient, now: datetime) -> None:
 
 
 def _write_config(change: Change, context: StepContext, *, is_resumed: bool) -> None:
+    attempt = _WriteAttempt(is_resumed)
     try:
-        stored_config = context.auth_client.call(
-            lambda client: _update_config(client, change, is_resumed=is_resumed)
-        )
+        stored_config = context.auth_client.call(lambda client: _update_config(client, change, attempt))
     except UnreachableError as error:
         if change.started_at is None or context.now() < change.started_at + _WRITE_TIMEOUT:
             engine.update_change(change, detail=f"retrying: no auth is reachable: {error}")
@@ -73,20 +72,36 @@ def _write_config(change: Change, context: StepContext, *, is_resumed: bool) -> 
         _finish_change(change, stored_config, context.now())
 
 
-async def _update_config(client: NetworkingConfigClient, change: Change, *, is_resumed: bool) -> StoredConfig:
-    """Write the config and read it back; `is_resumed`: do not repeat a write of a worker that died."""
+@dataclass(slots=True)
+class _WriteAttempt:
+    """Whether the config of a change may have been written: by a worker that died, or with a response that was lost."""
+
+    is_begun: bool
+
+
+async def _update_config(
+    client: NetworkingConfigClient, change: Change, attempt: _WriteAttempt
+) -> StoredConfig:
+    """Write the config and read it back; do not repeat a write that was applied."""
     stored_config = await client.get()
     desired_config = revisions.config_of(change.after)
-    if is_resumed and stored_config.resource.config == desired_config:
+    was_begun, attempt.is_begun = attempt.is_begun, True
+    if was_begun and stored_config.resource.config == desired_config:
         return stored_config
     base_revision = revisions.base_revision_of(change)
     if stored_config.resource.revision != base_revision:
         raise RevisionConflictError(
             f"the stored revision is {stored_config.resource.revision}, but the plan is based on {base_revision}"
         )
-    written_config = await client.update(
-        stored_config, replace(stored_config.resource, config=desired_config)
-    )
+    try:
+        written_config = await client.update(
+            stored_config, replace(stored_config.resource, config=desired_config)
+        )
+    except RevisionConflictError:
+        current_config = await _read_back(client, base_revision, stored_config)
+        if was_begun and current_config.resource.config == desired_config:
+            return current_config
+        raise
     return await _read_back(client, base_revision, written_config)
 
 
@@ -95,14 +110,17 @@ async def _read_back(
 ) -> StoredConfig:
     """Return the config as an auth serves it after a write.
 
-    Auths of Teleport serve reads from a cache, which may have the config before the write for a moment.
+    Auths of Teleport serve reads from a cache, which may have the config before the write for a moment. If it lasts, or
+    the auth does not respond any more, return what the auth responded before.
     """
     for _ in range(_CACHE_READS):
-        stored_config = await client.get()
+        try:
+            stored_config = await client.get()
+        except UnreachableError:
+            break
         if stored_config.resource.revision != base_revision:
             return stored_config
         await asyncio.sleep(_CACHE_READ_SECONDS)
-    # The auth confirmed the write with the stored config and its revision.
     return written_config
 
 
