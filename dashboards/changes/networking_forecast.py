@@ -13,6 +13,7 @@ from dashboards.changes.pictures.closing_chart import ClosingChart, closing_char
 from dashboards.shared import record_reader
 from dashboards.shared.pages import sentence_of
 from fleet.changes import ChangeRefusedError
+from fleet.changes.networking import revisions
 from fleet.changes.networking.closing_plan import ClosingRule
 from fleet.changes.networking.plan_input import fleet_snapshot_of
 from fleet.changes.networking.preview import preview_config
@@ -38,6 +39,8 @@ class ConfigForecast:
     wait_text: str = ""
     #: Why there is no forecast, as a sentence.
     sentence: str = ""
+    #: The same, if there never is one in clusters of this source.
+    absence_reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,8 @@ class EditorState:
 
 def forecast_config(cluster: str, before: NetworkingConfig, after: NetworkingConfig) -> ConfigForecast:
     """Return the forecast of an edited config, from the newest data of the fleet."""
+    if absence_reason := revisions.source_rules_of(cluster).no_forecast_reason:
+        return ConfigForecast(absence_reason=absence_reason)
     record = record_reader.take_record_snapshot()
     try:
         fleet = fleet_snapshot_of(record.table(cluster), record.reader.agent_responses(cluster), record.now)

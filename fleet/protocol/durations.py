@@ -137,8 +137,9 @@ def format_exact(seconds: float) -> str:
 
 
 def to_nanoseconds(seconds: float) -> int:
-    """Return seconds as whole nanoseconds, the unit of Go's JSON and of Teleport's protos."""
-    return round(seconds * NANOSECONDS_PER_SECOND)
+    """Return seconds as whole nanoseconds, the unit of Go's JSON and of Teleport's protos; within 64 bits."""
+    # The longest duration of Go, as seconds, is rounded up: without the limit its text could not be parsed.
+    return min(max(round(seconds * NANOSECONDS_PER_SECOND), -_MAX_NANOSECONDS), _MAX_NANOSECONDS)
 
 
 def from_nanoseconds(nanoseconds: int) -> float:

@@ -47,6 +47,9 @@ class ClusterSource:
     form: SourceForm = field(default_factory=SourceForm)
     #: Why its clusters never have a capability: a sentence. Without one Refloat says that the product lacks an API.
     absence_reasons: Mapping[Capability, str] = field(default_factory=dict)
+    #: Fields of the networking config that Refloat does not change in its clusters: names of
+    #: `fleet.protocol.networking.config.NetworkingConfig`, each with the reason as a sentence.
+    fixed_networking_fields: Mapping[str, str] = field(default_factory=dict)
 
 
 def find_missing_reason(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fleet.protocol.networking.config import OWN_FIELD_NAMES
 from fleet.source_plugins.declaration import ClusterSource, SourceForm
 from fleet.vocabulary.capabilities import Capability
 from fleet.vocabulary.clusters import TLSSource
@@ -10,11 +11,23 @@ from fleet.vocabulary.connection_tests import StepName
 #: Name in the certificates of auths, for clients inside the cluster.
 AUTH_SERVER_NAME = "teleport.cluster.local"
 
+_NO_CLOSING = (
+    "Teleport has no GracefulTunnelClosing: this field belongs to clusters of Refloat's own auths, and auths of "
+    "Teleport discard it."
+)
+
 SOURCE = ClusterSource(
     slug="teleport",
     label="Teleport",
     capabilities=frozenset(
-        {Capability.INSTANCES, Capability.AGENTS, Capability.LAST_SEEN, Capability.AGENT_TO_AUTH}
+        {
+            Capability.INSTANCES,
+            Capability.AGENTS,
+            Capability.LAST_SEEN,
+            Capability.AGENT_TO_AUTH,
+            Capability.NETWORKING_READ,
+            Capability.NETWORKING_WRITE,
+        }
     ),
     polling="fleet.monitoring.sources.teleport.polling:POLLING",
     connection_test="fleet.clusters.connection_test.teleport_steps:CHECKS",
@@ -26,6 +39,7 @@ SOURCE = ClusterSource(
         StepName.INSTANCES: frozenset({Capability.INSTANCES}),
         StepName.AGENTS: frozenset({Capability.AGENTS, Capability.LAST_SEEN}),
         StepName.INVENTORY: frozenset({Capability.AGENT_TO_AUTH}),
+        StepName.NETWORKING: frozenset({Capability.NETWORKING_READ, Capability.NETWORKING_WRITE}),
     },
     form=SourceForm(
         # Auths require a client certificate.
@@ -38,10 +52,13 @@ SOURCE = ClusterSource(
         "Refloat does not read.",
         Capability.HEALTH: "Refloat judges auths and proxies of Teleport by their heartbeats: it does not connect to "
         "the addresses that they announce.",
-        Capability.NETWORKING_READ: "Refloat does not read the networking config of Teleport clusters.",
-        Capability.NETWORKING_WRITE: "Refloat does not change the networking config of Teleport clusters.",
         Capability.POLICIES: "Teleport has no API for the environment variables of its processes.",
         Capability.RECONNECT_ADVICE: "Teleport has no API that asks agents to reconnect.",
         Capability.WATCH: "Refloat reads the complete lists of Teleport clusters in each round.",
+    },
+    fixed_networking_fields={
+        **dict.fromkeys(OWN_FIELD_NAMES, _NO_CLOSING),
+        "proxy_listener_mode": "Proxies of Teleport open their ports when they start. Change this field with tctl, "
+        "then restart the proxies.",
     },
 )

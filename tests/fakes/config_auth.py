@@ -26,11 +26,19 @@ class ConfigAuth(clusterconfig_pb2_grpc.ClusterConfigServiceServicer):
     drops_unknown_field: bool = False
     #: The status of every call.
     error_code: grpc.StatusCode | None = None
+    #: Reads after an update that still return the config before it, as from a cache.
+    stale_reads: int = 0
+    #: Whether the response to the next update is lost, after it was written.
+    loses_response: bool = False
     updates: int = 0
+    _stale_config: Any = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def GetClusterNetworkingConfig(self, request: Any, context: Any) -> Any:  # noqa: N802
         self._answer(context)
+        if self._stale_config is not None and self.stale_reads > 0:
+            self.stale_reads -= 1
+            return self._stale_config
         return self.config
 
     def UpdateClusterNetworkingConfig(self, request: Any, context: Any) -> Any:  # noqa: N802
@@ -44,7 +52,10 @@ class ConfigAuth(clusterconfig_pb2_grpc.ClusterConfigServiceServicer):
             if self.drops_unknown_field:
                 new_config.spec.graceful_tunnel_closing = False
             networking_config.finalize(new_config, Origin.DYNAMIC, f"{new_config.metadata.revision}+")
-            self.config = new_config
+            self._stale_config, self.config = self.config, new_config
+        if self.loses_response:
+            self.loses_response = False
+            context.abort(grpc.StatusCode.UNAVAILABLE, "connection reset")
         return new_config
 
     def update_concurrently(self, **fields: Any) -> None:

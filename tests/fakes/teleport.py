@@ -63,7 +63,7 @@ class TeleportCluster:
         return self._request("state", None)
 
     def change(self, path: str, **values: Any) -> dict[str, Any]:
-        """Change settings, agents, auths/ID, proxies/ID, leaves/NAME, watches or identity."""
+        """Change settings, agents, auths/ID, proxies/ID, leaves/NAME, networking, watches or identity."""
         return self._request(path, json.dumps(values).encode())
 
     def _request(self, path: str, body: bytes | None) -> dict[str, Any]:

@@ -7,7 +7,15 @@ from collections.abc import Iterator
 import grpc
 from typing_extensions import override
 
-from fleet.wire import authservice_pb2, authservice_pb2_grpc, resources_pb2, types_pb2
+from fleet.transport import networking_config
+from fleet.wire import (
+    authservice_pb2,
+    authservice_pb2_grpc,
+    clusterconfig_pb2,
+    clusterconfig_pb2_grpc,
+    resources_pb2,
+    types_pb2,
+)
 from tests.fakes.instances import FakeAuth
 
 _DENIED = "access denied to perform action"
@@ -23,6 +31,7 @@ class FakeTeleportAuth(FakeAuth):
         self.inventory: dict[str, str] = {}
         #: Status code by kind, or by method.
         self.refusals: dict[str, grpc.StatusCode] = {}
+        self.networking = networking_config.default_message("revision-1")
         self.page_size = 2
         #: The last page names itself as the next one.
         self.is_endless = False
@@ -32,11 +41,24 @@ class FakeTeleportAuth(FakeAuth):
     def add_services(self, server: grpc.Server) -> None:
         super().add_services(server)
         authservice_pb2_grpc.add_AuthServiceServicer_to_server(_AuthService(self), server)
+        clusterconfig_pb2_grpc.add_ClusterConfigServiceServicer_to_server(_ConfigService(self), server)
 
     def refuse(self, name: str, context: grpc.ServicerContext) -> None:
         """End a call that is refused, as a real auth does."""
         if code := self.refusals.get(name):
             context.abort(code, f"{_DENIED} {name}" if code is grpc.StatusCode.PERMISSION_DENIED else name)
+
+
+class _ConfigService(clusterconfig_pb2_grpc.ClusterConfigServiceServicer):
+    def __init__(self, auth: FakeTeleportAuth) -> None:
+        self._auth = auth
+
+    @override
+    def GetClusterNetworkingConfig(
+        self, request: clusterconfig_pb2.GetClusterNetworkingConfigRequest, context: grpc.ServicerContext
+    ) -> types_pb2.ClusterNetworkingConfigV2:
+        self._auth.refuse("GetClusterNetworkingConfig", context)
+        return self._auth.networking
 
 
 class _AuthService(authservice_pb2_grpc.AuthServiceServicer):

@@ -137,6 +137,11 @@ WRONG_SOURCES = MappingProxyType(
             SourceRule.FORM,
             "'not a name' is not a host name.",
         ),
+        "wrong networking field": (
+            replace(GOOD, fixed_networking_fields={"no_such_field": "It does not exist."}),
+            SourceRule.CAPABILITIES,
+            "no_such_field is not a field of the networking config.",
+        ),
         "untested": (
             replace(GOOD, test_steps={**_STEPS, StepName.HEALTH: frozenset()}),
             SourceRule.CONNECTION_TEST,

@@ -35,6 +35,7 @@ from tests.fakes.waiting import eventually_sync
 pytestmark = [pytest.mark.slow, pytest.mark.django_db]
 
 _CLUSTER = "teleport"
+_PRESENCE_LISTS = [f"/teleport.presence.v1.PresenceService/List{kind}Servers" for kind in ("Auth", "Proxy")]
 _ALL_KINDS = ("node", "app_server", "db_server", "kube_server", "windows_desktop_service")
 
 
@@ -43,7 +44,7 @@ class MonitoredCluster:
 
     def __init__(self, standin: TeleportCluster, reader: Reader, settings: Settings) -> None:
         self.standin = standin
-        self._reader = reader
+        self.reader = reader
         self._settings = settings
         key, certificate, authority = standin.tls_files
         self.row = Cluster.objects.create(
@@ -62,7 +63,7 @@ class MonitoredCluster:
     def poll(self) -> FleetTable:
         """Run a round and return its table."""
         tasks.start_round()
-        return self._reader.table(_CLUSTER, time.time())
+        return self.reader.table(_CLUSTER, time.time())
 
     def poll_until(self, is_reached: Callable[[FleetTable], bool]) -> FleetTable:
         """Run rounds until a table has what a test expects, and return it."""
@@ -166,7 +167,7 @@ def test_each_missing_verb_is_a_reason(cluster: MonitoredCluster) -> None:
 
 def test_older_version_lists_its_instances_by_http(cluster: MonitoredCluster) -> None:
     """PresenceService got its lists in December 2025."""
-    cluster.standin.change("settings", missing=["ListAuthServers", "ListProxyServers"])
+    cluster.standin.change("settings", missing=_PRESENCE_LISTS)
     table = cluster.poll()
     kinds = Counter(view.facts.kind for view in table.instances.values())
     assert kinds == {InstanceKind.AUTH: 2, InstanceKind.PROXY: 2}
@@ -177,7 +178,7 @@ def test_identity_file_is_ca_certificate_and_key(cluster: MonitoredCluster) -> N
     cluster.row.tls_files = dict.fromkeys(cluster.row.tls_files, str(cluster.standin.identity))
     cluster.row.save()
     cluster.standin.change("agents", kind="node", count=2)
-    cluster.standin.change("settings", missing=["ListAuthServers", "ListProxyServers"])
+    cluster.standin.change("settings", missing=_PRESENCE_LISTS)
     table = cluster.poll()
     assert _states(table) == {State.HEALTHY: 2}
     assert len(table.instances) == 4

@@ -29,6 +29,7 @@ from dashboards.shared.capabilities.missing import require_capability
 from dashboards.shared.record_reader import take_record_snapshot
 from fleet.changes import ChangeRefusedError, engine
 from fleet.changes.networking import revisions as networking
+from fleet.changes.networking.source_rules import list_fixed_fields
 from fleet.models.access import Permission
 from fleet.models.networking import NetworkingRevision
 from fleet.protocol.networking import config as rules
@@ -45,6 +46,15 @@ _MAX_REVISIONS = 100
 _IF_MATCH_201 = document_if_match("/networking-config", 201)
 
 
+class FixedFieldItem(Schema):
+    """A field that Refloat does not change in a cluster of this source."""
+
+    key: str
+    """Key of the field."""
+    reason: str
+    """Why Refloat does not change the field, as a sentence."""
+
+
 class NetworkingConfigResponse(Schema):
     """The networking config as it was last read."""
 
@@ -59,7 +69,10 @@ class NetworkingConfigResponse(Schema):
     error: str
     """Why the last attempt to read the config failed; empty after a success."""
     supports_graceful_closing: bool | None
-    """Whether the auths keep the field GracefulTunnelClosing when it is written; null before anybody tried."""
+    """Whether the auths keep the field GracefulTunnelClosing when it is written; null before anybody tried, false for
+    products that do not have the field."""
+    fixed_fields: list[FixedFieldItem]
+    """Fields that Refloat does not change in this cluster: a plan that sets another value is refused."""
     document: dict[str, Any]
     """The config as Teleport shows it: kind, metadata and spec."""
 
@@ -117,13 +130,19 @@ def get_networking_config(request: HttpRequest, response: HttpResponse, cluster:
     networking_reading = networking.last_reading_of(cluster)
     assert networking_reading is not None, "it was read, so there is a row"
     set_etag(response, current.revision)
+    source_rules = networking.source_rules_of(cluster)
     return NetworkingConfigResponse(
         cluster=cluster,
         revision=current.revision,
         origin=networking.resource_of(current).origin,
         read_at=networking_reading.read_at,
         error=networking_reading.error,
-        supports_graceful_closing=networking_reading.knows_closing,
+        supports_graceful_closing=False
+        if source_rules.no_closing_reason
+        else networking_reading.knows_closing,
+        fixed_fields=[
+            FixedFieldItem(key=key, reason=reason) for key, reason in list_fixed_fields(source_rules)
+        ],
         document=current.document,
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from django import forms
@@ -46,6 +47,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         "assist_command_execution_workers",
     ),
 }
+_NO_FIXED_FIELDS: Mapping[str, str] = MappingProxyType({})
 _FIELDS_BY_NAME = {field.name: field for field in FIELDS}
 
 
@@ -87,8 +89,14 @@ class NetworkingForm(forms.Form):
     revision = forms.CharField(widget=forms.HiddenInput, max_length=128)
 
     def __init__(
-        self, base: NetworkingConfig, *args: Any, is_closing_supported: bool | None = None, **kwargs: Any
+        self,
+        base: NetworkingConfig,
+        *args: Any,
+        is_closing_supported: bool | None = None,
+        fixed_fields: Mapping[str, str] = _NO_FIXED_FIELDS,
+        **kwargs: Any,
     ) -> None:
+        """`fixed_fields`: fields that keep their values, by name, each with the reason as a sentence."""
         super().__init__(*args, **kwargs)
         self._base = base
         for field in FIELDS:
@@ -98,6 +106,10 @@ class NetworkingForm(forms.Form):
                 form_field.help_text += (
                     " The auths of this cluster do not support this field, so it stays off."
                 )
+            if field.name in fixed_fields:
+                form_field.disabled = True
+                form_field.initial = _initial_value_of(field, base.value_of(field))
+                form_field.help_text += f" {fixed_fields[field.name]}"
             self.fields[field.name] = form_field
 
     @property

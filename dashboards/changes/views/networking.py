@@ -80,7 +80,8 @@ def networking_config(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> H
 
     `?change=`: the id of a config change, with whose values the form begins.
     Template `dashboards/networking.html`: `page`, `networking_reading`, `current`, `tab` (EditorTab), `revisions`,
-    `is_file_managed` (managed by the auths' config file), `can_change`, and those of `_state_context_of`.
+    `is_file_managed` (managed by the auths' config file), `can_change`, `source_rules` (SourceRules), and those of
+    `_state_context_of`.
     """
     networking_reading = networking.last_reading_of(cluster)
     if networking_reading is None or networking_reading.current is None:
@@ -183,7 +184,8 @@ def _handle_post(
         )
         tab.conflict = {"stored_revision": conflict.stored_revision, "rows": rows, "sentence": str(conflict)}
     except ChangeRefusedError as error:
-        if error.problems and tab.name == "form":
+        # A restored revision was not submitted by the form: its problems have no inputs.
+        if error.problems and tab.name == "form" and tab.form.is_bound:
             tab.form.add_problems(error.problems)
         else:
             tab.sentence = sentence_of(error)
@@ -210,9 +212,7 @@ def _read_posted_tab(
 ) -> EditorTab:
     """Return the editor with the submitted config, based on a revision."""
     if form_values.get("tab") != "yaml":
-        form = NetworkingForm(
-            _config_of(base_revision), form_values, is_closing_supported=networking_reading.knows_closing
-        )
+        form = NetworkingForm(_config_of(base_revision), form_values, **_form_options_of(networking_reading))
         config = form.config if form.is_valid() else None
         return EditorTab(form, "", config=config, shown_config=config)
     tab = _create_editor_tab(networking_reading, base_revision, "yaml")
@@ -237,15 +237,21 @@ def _create_editor_tab(
     resource = networking.resource_of(base_revision)
     resource = replace(resource, config=config or resource.config)
     initial = initial_values_of(resource.config, base_revision.revision)
-    form = NetworkingForm(
-        _config_of(base_revision), initial=initial, is_closing_supported=networking_reading.knows_closing
-    )
+    form = NetworkingForm(_config_of(base_revision), initial=initial, **_form_options_of(networking_reading))
     return EditorTab(
         form,
         config_yaml.to_yaml(resource),
         "yaml" if name == "yaml" else "form",
         shown_config=resource.config,
     )
+
+
+def _form_options_of(networking_reading: NetworkingReading) -> dict[str, Any]:
+    """Return what the cluster means for the fields of the form."""
+    return {
+        "is_closing_supported": networking_reading.knows_closing,
+        "fixed_fields": networking.source_rules_of(networking_reading.cluster_id).fixed_fields,
+    }
 
 
 def _find_base_revision(
@@ -345,5 +351,6 @@ def _render_page(
         ],
         "can_change": has_permission(request.user, Permission.CHANGE_CONFIG, cluster) and not write_reason,
         "write_reason": write_reason,
+        "source_rules": networking.source_rules_of(cluster),
     }
     return render(request, "dashboards/networking.html", context)

@@ -20,6 +20,7 @@ from fleet.changes.networking.closing_plan import (
     closing_rule_of,
     forecast_closings,
 )
+from fleet.changes.networking.source_rules import SourceRules
 from fleet.protocol import durations
 from fleet.protocol.networking import config as rules
 from fleet.protocol.networking.config import NetworkingConfig
@@ -40,7 +41,7 @@ _PING_FIELDS = frozenset({"keep_alive_interval", "keep_alive_count_max"})
 _DIAL_TIMEOUT_SECONDS = 60.0
 #: Fields that Refloat's own agents and proxies use; the others are stored and served for Teleport instances.
 SUPPORTED_FIELDS = TUNNEL_FIELDS | _PING_FIELDS
-
+_OWN_RULES = SourceRules()
 
 #: Parts of a plan by agent id, which responses leave out: there may be many thousands of agents.
 KEYS_BY_AGENT = ("closing_tunnel_counts", "dialing_agents")
@@ -68,7 +69,12 @@ def moves_tunnels(before: NetworkingConfig, after: NetworkingConfig) -> bool:
     return any(field.name in TUNNEL_FIELDS for field, _, _ in rules.differences(before, after))
 
 
-def plan_of(before: NetworkingConfig, after: NetworkingConfig, fleet: FleetSnapshot | None) -> dict[str, Any]:
+def plan_of(
+    before: NetworkingConfig,
+    after: NetworkingConfig,
+    fleet: FleetSnapshot | None,
+    source_rules: SourceRules = _OWN_RULES,
+) -> dict[str, Any]:
     """Return the plan as JSON. `fleet` may be None where no tunnels open or close."""
     before, after = rules.with_defaults(before), rules.with_defaults(after)
     plan: dict[str, Any] = {"notes": [], "affected_count": 0}
@@ -79,7 +85,11 @@ def plan_of(before: NetworkingConfig, after: NetworkingConfig, fleet: FleetSnaps
             "data_age_seconds": round(fleet.age_seconds, 1),
             "agent_count": fleet.agent_count,
         }
-    if changed_names & TUNNEL_FIELDS:
+    if changed_names & TUNNEL_FIELDS and source_rules.no_forecast_reason:
+        assert fleet is not None, "a change that moves tunnels is planned with fleet data"
+        plan["affected_count"] = fleet.agent_count
+        plan["notes"].append(source_rules.no_forecast_reason)
+    elif changed_names & TUNNEL_FIELDS:
         assert fleet is not None, "a change that moves tunnels is planned with fleet data"
         closing_plan = forecast_for(before, after, fleet)
         plan_if_on = None
@@ -95,7 +105,7 @@ def plan_of(before: NetworkingConfig, after: NetworkingConfig, fleet: FleetSnaps
         plan["notes"] += closing_notes_of(before, after, closing_plan, plan_if_on, fleet)
     if changed_names & _PING_FIELDS:
         plan["affected_count"] = max(plan["affected_count"], fleet.agent_count if fleet else 0)
-    plan["notes"] += field_notes_of(before, after)
+    plan["notes"] += field_notes_of(before, after, source_rules)
     plan["question"] = question_of(plan)
     return plan
 
@@ -261,12 +271,14 @@ def closing_notes_of(
     return notes
 
 
-def field_notes_of(before: NetworkingConfig, after: NetworkingConfig) -> list[str]:
+def field_notes_of(
+    before: NetworkingConfig, after: NetworkingConfig, source_rules: SourceRules = _OWN_RULES
+) -> list[str]:
     """Return the effect of changed fields that move no tunnels, as sentences."""
     changed_names = {field.name for field, _, _ in rules.differences(before, after)}
     notes = [_ping_note_of(before, after)] if changed_names & _PING_FIELDS else []
     unsupported_names = sorted(changed_names - SUPPORTED_FIELDS)
-    if unsupported_names:
+    if unsupported_names and source_rules.is_own:
         notes.append(
             f"Refloat's agents and proxies ignore {', '.join(unsupported_names)}. Teleport instances use "
             f"{'it' if len(unsupported_names) == 1 else 'them'}."

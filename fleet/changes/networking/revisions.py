@@ -17,8 +17,10 @@ from fleet.changes.base_kind import RecordSnapshot
 from fleet.changes.engine import ChangeDraft
 from fleet.changes.networking import plan as networking_plan
 from fleet.changes.networking.plan_input import fleet_snapshot_of, tunnel_counts_of
+from fleet.changes.networking.source_rules import SourceRules, rules_of_source
 from fleet.changes.networking.titles import describe_changes
 from fleet.models.changes import Change
+from fleet.models.clusters import Cluster
 from fleet.models.networking import NetworkingReading, NetworkingRevision
 from fleet.monitoring.views import FleetTable
 from fleet.protocol.networking import config as rules
@@ -29,6 +31,7 @@ from fleet.protocol.networking.config import (
     NetworkingResource,
     Origin,
 )
+from fleet.source_plugins.registry import DEFAULT_SOURCE, find_source
 from fleet.vocabulary.actions import AuditAction, AuditOutcome
 from fleet.vocabulary.changes import ChangeKind, ChangeState
 
@@ -55,6 +58,12 @@ def base_revision_of(change: Change) -> str:
     return config_yaml.from_document(change.before, strict=False).revision
 
 
+def source_rules_of(cluster: str) -> SourceRules:
+    """Return what the source of a cluster means for changes of its networking config."""
+    slug = Cluster.objects.filter(pk=cluster).values_list("source", flat=True).first() or DEFAULT_SOURCE
+    return rules_of_source(find_source(slug))
+
+
 def last_reading_of(cluster: str) -> NetworkingReading | None:
     """Return the last reading of a cluster's config; None when no worker has tried to read it yet."""
     return NetworkingReading.objects.select_related("current").filter(cluster=cluster).first()
@@ -65,6 +74,7 @@ def record_revision(
 ) -> NetworkingRevision:
     """Store the config that was read, and return its revision; with an audit entry if it was written elsewhere."""
     last_reading, _ = NetworkingReading.objects.get_or_create(cluster_id=cluster)
+    resource = replace(resource, omitted_keys=source_rules_of(cluster).omitted_keys)
     previous_revision = last_reading.current
     if previous_revision is not None and previous_revision.revision == resource.revision and change is None:
         NetworkingReading.objects.filter(cluster=cluster).update(read_at=now, error="")
@@ -185,6 +195,7 @@ def _draft_change(
         )
     before = rules.with_defaults(resource.config)
     desired_config = rules.with_defaults(desired_config)
+    source_rules = source_rules_of(cluster)
     check_config(cluster, before, desired_config)
     differences = rules.differences(before, desired_config)
     if not differences:
@@ -194,7 +205,7 @@ def _draft_change(
     fleet = None
     if networking_plan.moves_tunnels(before, desired_config):
         fleet = fleet_snapshot_of(record.table(cluster), record.reader.agent_responses(cluster), record.now)
-    plan = networking_plan.plan_of(before, desired_config, fleet)
+    plan = networking_plan.plan_of(before, desired_config, fleet, source_rules)
     title = _title_of(differences, undone_change_id)[:200]
     no_closing_note = ""
     if "closing" in plan:
@@ -215,6 +226,8 @@ def _draft_change(
 def check_config(cluster: str, before: NetworkingConfig, desired_config: NetworkingConfig) -> None:
     """Raise ChangeRefusedError, with problems by key, for a config that cannot be stored."""
     try:
+        if fixed_problems := source_rules_of(cluster).find_fixed_problems(before, desired_config):
+            raise NetworkingConfigError(fixed_problems)
         rules.check(desired_config, before)
     except NetworkingConfigError as error:
         raise ChangeRefusedError(

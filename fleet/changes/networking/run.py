@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from django.db.models import QuerySet
@@ -14,6 +15,7 @@ from fleet.changes.base_runner import Runner, StepContext
 from fleet.changes.instance_dialer import AuthClient
 from fleet.changes.networking import plan as networking_plan
 from fleet.changes.networking import revisions
+from fleet.changes.networking.refusals import describe_refusal
 from fleet.models.changes import Change
 from fleet.models.clusters import ClusterLease
 from fleet.models.networking import NetworkingReading
@@ -29,6 +31,9 @@ from fleet.vocabulary.changes import ChangeState
 
 #: How long a write is retried while no auth is reachable.
 _WRITE_TIMEOUT = timedelta(seconds=60)
+#: Reads after a write until the cache of an auth has it, and the seconds between two of them.
+_CACHE_READS = 20
+_CACHE_READ_SECONDS = 0.1
 
 
 def read_config(cluster: str, auth_client: AuthClient, now: datetime) -> None:
@@ -44,10 +49,9 @@ def read_config(cluster: str, auth_client: AuthClient, now: datetime) -> None:
 
 
 def _write_config(change: Change, context: StepContext, *, is_resumed: bool) -> None:
+    attempt = _WriteAttempt(is_resumed)
     try:
-        stored_config = context.auth_client.call(
-            lambda client: _update_config(client, change, is_resumed=is_resumed)
-        )
+        stored_config = context.auth_client.call(lambda client: _update_config(client, change, attempt))
     except UnreachableError as error:
         if change.started_at is None or context.now() < change.started_at + _WRITE_TIMEOUT:
             engine.update_change(change, detail=f"retrying: no auth is reachable: {error}")
@@ -63,24 +67,61 @@ def _write_config(change: Change, context: StepContext, *, is_resumed: bool) -> 
             f"conflict: the config was changed in the meantime, and this change was not written: {error}",
         )
     except AdminError as error:
-        _fail_change(change, context, f"the auth refused the config: {error}")
+        _fail_change(change, context, describe_refusal(str(error)))
     else:
         _finish_change(change, stored_config, context.now())
 
 
-async def _update_config(client: NetworkingConfigClient, change: Change, *, is_resumed: bool) -> StoredConfig:
-    """Write the config and read it back; `is_resumed`: do not repeat a write of a worker that died."""
+@dataclass(slots=True)
+class _WriteAttempt:
+    """Whether the config of a change may have been written: by a worker that died, or with a response that was lost."""
+
+    is_begun: bool
+
+
+async def _update_config(
+    client: NetworkingConfigClient, change: Change, attempt: _WriteAttempt
+) -> StoredConfig:
+    """Write the config and read it back; do not repeat a write that was applied."""
     stored_config = await client.get()
     desired_config = revisions.config_of(change.after)
-    if is_resumed and stored_config.resource.config == desired_config:
+    was_begun, attempt.is_begun = attempt.is_begun, True
+    if was_begun and stored_config.resource.config == desired_config:
         return stored_config
     base_revision = revisions.base_revision_of(change)
     if stored_config.resource.revision != base_revision:
         raise RevisionConflictError(
             f"the stored revision is {stored_config.resource.revision}, but the plan is based on {base_revision}"
         )
-    await client.update(stored_config, replace(stored_config.resource, config=desired_config))
-    return await client.get()
+    try:
+        written_config = await client.update(
+            stored_config, replace(stored_config.resource, config=desired_config)
+        )
+    except RevisionConflictError:
+        current_config = await _read_back(client, base_revision, stored_config)
+        if was_begun and current_config.resource.config == desired_config:
+            return current_config
+        raise
+    return await _read_back(client, base_revision, written_config)
+
+
+async def _read_back(
+    client: NetworkingConfigClient, base_revision: str, written_config: StoredConfig
+) -> StoredConfig:
+    """Return the config as an auth serves it after a write.
+
+    Auths of Teleport serve reads from a cache, which may have the config before the write for a moment. If it lasts, or
+    the auth does not respond any more, return what the auth responded before.
+    """
+    for _ in range(_CACHE_READS):
+        try:
+            stored_config = await client.get()
+        except UnreachableError:
+            break
+        if stored_config.resource.revision != base_revision:
+            return stored_config
+        await asyncio.sleep(_CACHE_READ_SECONDS)
+    return written_config
 
 
 def _finish_change(change: Change, stored_config: StoredConfig, now: datetime) -> None:

@@ -14,8 +14,10 @@ from fleet.monitoring.sources import SourceError
 from fleet.monitoring.sources.source import EvidenceSource, PollTarget, SourceContext
 from fleet.monitoring.sources.teleport.instances import list_instances
 from fleet.monitoring.sources.teleport.inventory import read_auth_by_host, read_cluster
+from fleet.monitoring.sources.teleport.networking import read_networking_config
 from fleet.monitoring.sources.teleport.refusals import is_denied
 from fleet.monitoring.sources.teleport.resources import KINDS, read_agent_lists
+from fleet.protocol.networking.config import Origin
 from fleet.vocabulary.capabilities import Capability
 from fleet.vocabulary.connection_tests import StepName
 from fleet.vocabulary.instances import InstanceKind
@@ -118,6 +120,32 @@ async def check_inventory(state: APIStepsState) -> StepFinding:
     return StepFinding(StepVerdict.OK, f"{count(len(response), 'instance')} with {_count_auths(response)}.")
 
 
+async def check_networking_config(state: APIStepsState) -> StepFinding:
+    """Read the networking config. Whether the role may change it shows only in a change."""
+    missing_reasons: dict[Capability, str] = {}
+    response = await _query(state, read_networking_config, missing_reasons)
+    if isinstance(response, SourceError):
+        return _fail(state, response, "return its networking config")
+    if reason := missing_reasons.get(Capability.NETWORKING_READ):
+        return StepFinding(
+            StepVerdict.WARNING,
+            f"{reason} Refloat neither shows nor changes the networking config.",
+            "Give the role of Refloat's identity the verbs read and update for cluster_networking_config, and issue "
+            "the identity again."
+            if reason.startswith("The role")
+            else "",
+        )
+    if response is None:
+        return skip_step(_NO_AUTH)
+    if response.origin == Origin.CONFIG_FILE:
+        permission = (
+            "It is managed by the config file of the auths, so Refloat shows it, and does not change it."
+        )
+    else:
+        permission = "This test writes nothing, so it does not check the verb update."
+    return StepFinding(StepVerdict.OK, f"Revision {response.revision}. {permission}")
+
+
 def _count_auths(auth_by_host: dict[str, str]) -> str:
     return count(len(set(auth_by_host.values())), "auth")
 
@@ -157,4 +185,5 @@ CHECKS: dict[StepName, StepCheck] = {
     StepName.INSTANCES: check_instances,
     StepName.AGENTS: check_agents,
     StepName.INVENTORY: check_inventory,
+    StepName.NETWORKING: check_networking_config,
 }

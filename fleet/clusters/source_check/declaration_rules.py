@@ -6,11 +6,14 @@ from collections.abc import Collection, Iterator, Mapping
 
 from fleet.clusters.address_entries import is_server_name
 from fleet.monitoring.sources.source import SourcePolling
+from fleet.protocol.networking.config import FIELDS
 from fleet.source_plugins.declaration import COMMON_STEPS, ClusterSource
 from fleet.source_plugins.registry import is_slug
 from fleet.vocabulary.capabilities import EVIDENCE_CAPABILITIES, Capability
 from fleet.vocabulary.clusters import AddressKind, TLSSource
 from fleet.vocabulary.connection_tests import StepName
+
+_NETWORKING_FIELD_NAMES = frozenset(field.name for field in FIELDS)
 
 
 def find_slug_problems(source: ClusterSource, other_slugs: Collection[str]) -> Iterator[str]:
@@ -33,6 +36,8 @@ def find_capability_problems(source: ClusterSource, polling: SourcePolling) -> I
             yield f"{capability} is delivered by an evidence source, but not declared."
         if capability in source.absence_reasons and capability in source.capabilities:
             yield f"{capability} is declared, but has a reason for its absence."
+    for name in source.fixed_networking_fields.keys() - _NETWORKING_FIELD_NAMES:
+        yield f"{name!s:.50} is not a field of the networking config."
     for sources in (polling.instance_sources, polling.list_sources):
         names = [evidence_source.name for evidence_source in sources]
         for name in sorted({name for name in names if names.count(name) > 1}):

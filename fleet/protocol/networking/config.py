@@ -11,6 +11,7 @@ import difflib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from dataclasses import field as dataclass_field
 from enum import Enum, StrEnum, auto
 
 from typing_extensions import override
@@ -208,6 +209,14 @@ FIELDS = (
     ),
 )
 
+#: Fields that Teleport does not have.
+OWN_FIELD_NAMES = (
+    "graceful_tunnel_closing",
+    "tunnel_closing_wait_min",
+    "tunnel_closing_wait_max",
+    "tunnel_disconnect_threshold",
+)
+
 FieldValue = float | int | str | bool
 
 
@@ -263,6 +272,8 @@ class NetworkingResource:
     #: Opaque; an update must carry the revision that is stored.
     revision: str = ""
     description: str = ""
+    #: Keys that its documents leave out while the values are zero: fields that the product does not have.
+    omitted_keys: frozenset[str] = dataclass_field(default=frozenset(), compare=False)
 
     @property
     def origin(self) -> str:

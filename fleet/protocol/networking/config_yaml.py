@@ -15,6 +15,7 @@ from fleet.protocol import strict_yaml
 from fleet.protocol.networking import config as rules
 from fleet.protocol.networking.config import (
     FIELDS,
+    OWN_FIELD_NAMES,
     ConfigField,
     FieldKind,
     FieldProblem,
@@ -40,7 +41,7 @@ def to_document(resource: NetworkingResource) -> dict[str, Any]:
     spec: dict[str, Any] = {}
     for field in FIELDS:
         value = resource.config.value_of(field)
-        if value in (0, "", False) and field.key not in _KEYS_SHOWN_WHEN_ZERO:
+        if value in (0, "", False) and field.key not in _KEYS_SHOWN_WHEN_ZERO - resource.omitted_keys:
             continue
         section_name, _, key = field.key.rpartition(".")
         (spec.setdefault(section_name, {}) if section_name else spec)[key] = rules.format_value(field, value)
@@ -98,7 +99,8 @@ def from_document(document: object, *, strict: bool) -> NetworkingResource:
     for key in ("revision", "description"):
         if not isinstance(metadata.get(key) or "", str):
             problems.append(FieldProblem(f"metadata.{key}", "must be text"))
-    field_values = dict(_read_fields(_require_mapping(top.get("spec"), "spec"), problems, strict=strict))
+    spec = _require_mapping(top.get("spec"), "spec")
+    field_values = dict(_read_fields(spec, problems, strict=strict))
     if problems:
         raise NetworkingConfigError(problems)
     return NetworkingResource(
@@ -106,6 +108,8 @@ def from_document(document: object, *, strict: bool) -> NetworkingResource:
         labels,
         revision=metadata.get("revision") or "",
         description=metadata.get("description") or "",
+        # What a stored document leaves out, the documents that are made from it leave out too.
+        omitted_keys=frozenset() if strict else frozenset(OWN_FIELD_NAMES) - spec.keys(),
     )
 
 

@@ -6,7 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from fleet.protocol.networking.config import NetworkingConfig, NetworkingResource, Origin, Strategy
+from fleet.protocol.networking import config_yaml
+from fleet.protocol.networking.config import (
+    NetworkingConfig,
+    NetworkingResource,
+    Origin,
+    Strategy,
+    with_defaults,
+)
 from fleet.transport import networking_config
 from fleet.transport.networking_config import Message
 
@@ -159,3 +166,19 @@ def test_defaults() -> None:
     assert (resource.origin, resource.revision) == ("defaults", "r")
     assert resource.config.tunnel_strategy == "agent_mesh"
     assert resource.config.keep_alive_interval == 300.0
+
+
+@pytest.mark.parametrize("duration", [2**63 - 1, -(2**63), -5 * SECOND, 1, 2540400 * 3600 * SECOND + 1])
+@pytest.mark.parametrize("count", [2**63 - 1, -(2**63), -3])
+def test_message_with_values_out_of_range_survives_its_document(duration: int, count: int) -> None:
+    """Teleport stores any number: a document of the config can be read, and writing it changes nothing."""
+    message = networking_config.default_message("r1")
+    message.spec.client_idle_timeout = message.spec.keep_alive_interval = duration
+    message.spec.keep_alive_count_max = message.spec.tunnel_strategy.proxy_peering.agent_connection_count = (
+        count
+    )
+    message.spec.proxy_listener_mode = 7
+    before = message.SerializeToString()
+    document = config_yaml.to_document(networking_config.read(message))
+    networking_config.write(with_defaults(config_yaml.from_document(document, strict=False).config), message)
+    assert message.SerializeToString() == before

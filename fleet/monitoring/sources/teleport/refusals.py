@@ -18,10 +18,11 @@ def is_unimplemented(error: SourceError) -> bool:
 def describe_refusal(error: SourceError, api: str, verbs: str) -> str | None:
     """Return why the cluster has no data of an API, as a sentence; None for an error that is no refusal.
 
-    `verbs`: what the API needs in the role, such as `list and read for instance`.
+    `verbs`: what the API needs in the role, such as `list and read for instance`, or `read for proxy`.
     """
     if is_denied(error):
-        return f"The role of Refloat's identity lacks the verbs {verbs}."
+        noun = "verbs" if " and " in verbs.partition(" for ")[0] else "verb"
+        return f"The role of Refloat's identity lacks the {noun} {verbs}."
     if is_unimplemented(error):
         return f"This version of Teleport does not have {api}."
     return None

@@ -20,6 +20,7 @@ from fleet.monitoring.sources.presence import AgentChanges, ListedAgent, attribu
 from fleet.monitoring.sources.source import SourceContext
 from fleet.monitoring.sources.teleport.instances import ANNOUNCE_TTL
 from fleet.monitoring.sources.teleport.inventory import read_auth_by_host
+from fleet.monitoring.sources.teleport.networking import note_networking_access
 from fleet.monitoring.sources.teleport.refusals import describe_refusal
 from fleet.protocol.text_limits import LONGEST_ID, cut
 from fleet.vocabulary.capabilities import Capability
@@ -66,7 +67,9 @@ async def read_agent_lists(context: SourceContext) -> AgentLists:
 
     Kinds that the role may not list are left out; without any kind the cluster has no list of agents.
     """
-    lists, auth_by_host = await asyncio.gather(_list_kinds(context), read_auth_by_host(context))
+    lists, auth_by_host, _ = await asyncio.gather(
+        _list_kinds(context), read_auth_by_host(context), note_networking_access(context)
+    )
     refused_kinds = {
         kind: reason for kind, reason in zip(KINDS, lists, strict=True) if isinstance(reason, str)
     }

@@ -14,8 +14,8 @@ from django.test import Client
 from dashboards.changes.forms.networking import initial_values_of
 from fleet.changes.networking import revisions
 from fleet.models.changes import AuditEntry, Change
-from fleet.models.clusters import ensure_default_cluster
-from fleet.models.networking import NetworkingReading
+from fleet.models.clusters import Cluster, ensure_default_cluster
+from fleet.models.networking import NetworkingReading, NetworkingRevision
 from fleet.protocol.networking.config import (
     FIELDS,
     ORIGIN_LABEL,
@@ -405,3 +405,44 @@ def test_plan_that_was_edited_is_cancelled_by_its_successor(editor: Client) -> N
     editor.post("/networking/", form_data(keep_alive_count_max="7", edited_change=second.pk))
     second.refresh_from_db()
     assert second.state == "confirmed"
+
+
+def test_fields_that_the_product_does_not_have_cannot_be_set(editor: Client) -> None:
+    """The form ignores them; the YAML text and an old revision are refused with the reason."""
+    Cluster.objects.update(source="teleport")
+    html = editor.get("/networking/").content.decode()
+    assert "Teleport has no GracefulTunnelClosing" in html
+    assert 'name="graceful_tunnel_closing"' not in html
+    editor.post(
+        "/networking/",
+        form_data(graceful_tunnel_closing="on", proxy_listener_mode="multiplex", keep_alive_count_max="7"),
+    )
+    change = Change.objects.get()
+    assert change.title == "Set keep alive count max to 7"
+    text = yaml.safe_dump({"spec": {"graceful_tunnel_closing": True}})
+    answer = editor.post("/networking/", {"tab": "yaml", "yaml": text, "revision": "r1"})
+    assert "Teleport has no GracefulTunnelClosing" in answer.context["tab"].sentence
+    store_revision(replace(STORED, proxy_listener_mode="multiplex"), "r2")
+    old_revision = NetworkingRevision.objects.get(revision="r1")
+    answer = editor.post("/networking/", {"revert": str(old_revision.pk)})
+    assert "Proxies of Teleport open their ports" in answer.context["tab"].sentence
+    assert Change.objects.get() == change
+
+
+def test_stored_values_out_of_range_do_not_hinder_other_edits(editor: Client) -> None:
+    """Teleport stores any number; only what is edited must be valid."""
+    stored = replace(
+        STORED,
+        keep_alive_interval=-5.0,
+        client_idle_timeout=1e10,
+        keep_alive_count_max=-3,
+        agent_connection_count=500,
+    )
+    store_revision(stored, "r2")
+    assert editor.get("/networking/").status_code == 200
+    values = {**initial_values_of(stored, "r2"), "ssh_dial_timeout": "20 s"}
+    answer = editor.post(
+        "/networking/", {name: value for name, value in values.items() if value is not False}
+    )
+    assert answer.status_code == 302, dict(answer.context["tab"].form.errors)
+    assert Change.objects.get().title == "Set SSH dial timeout to 20 s"

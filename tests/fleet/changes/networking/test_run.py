@@ -80,6 +80,31 @@ def test_run_updates_the_config_and_stores_the_revision(
     assert ClusterLease.objects.get().holder == ""
 
 
+@pytest.mark.parametrize("stale_reads", [2, 100])
+def test_run_does_not_read_back_the_cache_of_an_auth(
+    cluster: Cluster, alice: User, auth: ConfigAuth, stale_reads: int
+) -> None:
+    """A read may return the config before the write for a moment; the response to the write counts if it lasts."""
+    change = _confirmed(cluster, alice, auth, keep_alive_interval=30.0)
+    auth.stale_reads = stale_reads
+    change = _run(change, auth)
+    assert (change.state, change.detail) == (ChangeState.VERIFIED, "written as revision 1+")
+
+
+@pytest.mark.parametrize("stale_reads", [0, 2])
+def test_run_with_a_lost_response_writes_once(
+    cluster: Cluster, alice: User, auth: ConfigAuth, stale_reads: int
+) -> None:
+    """Another auth shows the config of the change, at once or after its cache: this is no conflict."""
+    change = _confirmed(cluster, alice, auth, keep_alive_interval=30.0)
+    auth.loses_response, auth.stale_reads = True, stale_reads
+    port = auth.address.rpartition(":")[2]
+    _step(change, AuthClient([(auth.address, "auth"), (f"localhost:{port}", "auth")], None, asyncio.run))
+    change.refresh_from_db()
+    assert (change.state, change.detail) == (ChangeState.VERIFIED, "written as revision 1+")
+    assert auth.updates == 1
+
+
 def test_run_after_a_concurrent_update_fails_without_writing(
     cluster: Cluster, alice: User, auth: ConfigAuth
 ) -> None:

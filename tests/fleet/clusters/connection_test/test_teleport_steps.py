@@ -11,6 +11,7 @@ from fleet.clusters.connection_test import teleport_steps
 from fleet.clusters.connection_test.api_steps import APIStepsState
 from fleet.clusters.test_report import StepVerdict
 from fleet.monitoring.sources.teleport.resources import KINDS
+from fleet.protocol.networking.config import ORIGIN_LABEL
 from fleet.transport.poll_connections import Connections
 from fleet.wire import types_pb2
 from tests.fakes.teleport_auth import FakeTeleportAuth, make_app, make_node
@@ -44,12 +45,14 @@ async def _run(state: APIStepsState) -> list[tuple[StepVerdict, str]]:
 
 async def test_a_role_with_all_verbs(state: APIStepsState) -> None:
     """Each step says what Refloat found; that the source was not tested with a real cluster, too."""
-    (_, cluster), instances, agents, inventory = await _run(state)
+    (_, cluster), instances, agents, inventory, networking = await _run(state)
     assert cluster.startswith("Cluster example.com, Teleport 18.1.0. ")
     assert "not tested with a real cluster" in cluster
     assert instances == (StepVerdict.OK, "0 auths and 1 proxy.")
     assert agents == (StepVerdict.OK, "2 agents.")
     assert inventory == (StepVerdict.OK, "2 instances with 1 auth.")
+    assert networking[0] is StepVerdict.OK
+    assert networking[1].startswith("Revision revision-1. This test writes nothing")
 
 
 async def test_each_missing_verb_hides_something_else(state: APIStepsState, auth: FakeTeleportAuth) -> None:
@@ -57,18 +60,20 @@ async def test_each_missing_verb_hides_something_else(state: APIStepsState, auth
     auth.refusals = {
         "app_server": grpc.StatusCode.PERMISSION_DENIED,
         "GetInstances": grpc.StatusCode.PERMISSION_DENIED,
+        "GetClusterNetworkingConfig": grpc.StatusCode.PERMISSION_DENIED,
     }
     auth.error_code = grpc.StatusCode.PERMISSION_DENIED
-    _, instances, agents, inventory = await _run(state)
-    assert {verdict for verdict, _ in (instances, agents, inventory)} == {StepVerdict.WARNING}
+    _, instances, agents, inventory, networking = await _run(state)
+    assert {verdict for verdict, _ in (instances, agents, inventory, networking)} == {StepVerdict.WARNING}
     assert "list and read for auth_server and proxy" in instances[1]
     assert agents[1].startswith("1 agent. Refloat may not list the kinds app_server:")
     assert "list and read for instance" in inventory[1]
+    assert "lacks the verb read for cluster_networking_config" in networking[1]
 
 
 async def test_a_role_without_any_kind_fails(state: APIStepsState, auth: FakeTeleportAuth) -> None:
     auth.refusals = dict.fromkeys(KINDS, grpc.StatusCode.PERMISSION_DENIED)
-    _, _, (verdict, text), _ = await _run(state)
+    _, _, (verdict, text), *_ = await _run(state)
     assert verdict is StepVerdict.FAILED
     assert text.startswith("0 agents.")
 
@@ -96,8 +101,23 @@ async def test_a_disabled_inventory(state: APIStepsState, auth: FakeTeleportAuth
     assert "TELEPORT_UNSTABLE_DISABLE_INSTANCE_HB" in finding.remedy
 
 
+async def test_a_networking_config_that_only_the_config_file_changes(
+    state: APIStepsState, auth: FakeTeleportAuth
+) -> None:
+    """The finding says so; a version without the API is a warning without a remedy."""
+    auth.networking.metadata.labels[ORIGIN_LABEL] = "config-file"
+    finding = await teleport_steps.check_networking_config(state)
+    assert (finding.verdict, "managed by the config file" in finding.text) == (StepVerdict.OK, True)
+    auth.refusals = {"GetClusterNetworkingConfig": grpc.StatusCode.UNIMPLEMENTED}
+    finding = await teleport_steps.check_networking_config(state)
+    assert (finding.verdict, finding.remedy) == (StepVerdict.WARNING, "")
+    assert finding.text.startswith("This version of Teleport does not have a networking config")
+
+
 async def test_a_sick_auth_fails_every_list(state: APIStepsState, auth: FakeTeleportAuth) -> None:
-    auth.refusals = dict.fromkeys((*KINDS, "GetInstances"), grpc.StatusCode.UNAVAILABLE)
+    auth.refusals = dict.fromkeys(
+        (*KINDS, "GetInstances", "GetClusterNetworkingConfig"), grpc.StatusCode.UNAVAILABLE
+    )
     auth.error_code = grpc.StatusCode.UNAVAILABLE
     _, *lists = await _run(state)
     assert {verdict for verdict, _ in lists} == {StepVerdict.FAILED}

@@ -85,8 +85,11 @@ type cluster struct {
 	leaves     map[string]*leaf
 	networking *types.ClusterNetworkingConfigV2
 	revision   int
-	watches    watches
-	traffic    traffic
+	// The previous networking config, and how many reads still return it.
+	staleNetworking *types.ClusterNetworkingConfigV2
+	staleReads      int
+	watches         watches
+	traffic         traffic
 }
 
 func newCluster(name string, authorities *authorities) *cluster {

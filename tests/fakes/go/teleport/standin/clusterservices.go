@@ -135,6 +135,10 @@ func (s *clusterConfigService) GetClusterNetworkingConfig(
 	if err := s.cluster.settings.allow(types.KindClusterNetworkingConfig, types.VerbRead); err != nil {
 		return nil, err
 	}
+	if s.cluster.staleReads > 0 {
+		s.cluster.staleReads--
+		return proto.Clone(s.cluster.staleNetworking).(*types.ClusterNetworkingConfigV2), nil
+	}
 	return s.cluster.cloneNetworking(), nil
 }
 
@@ -176,6 +180,7 @@ func (s *clusterConfigService) write(
 				"please work from the latest state, or use --force to overwrite",
 		)
 	}
+	c.staleNetworking, c.staleReads = c.networking, c.settings.StaleReads
 	c.networking = changed
 	c.stampNetworking(origin)
 	c.watches.send(c, types.OpPut, entry{kind: types.KindClusterNetworkingConfig, resource: c.cloneNetworking()})

@@ -66,6 +66,14 @@ type identityRequest struct {
 	TTL  float64 `json:"ttl_seconds"`
 }
 
+// networkingChange is a write of the networking config past the API, such as by an auth that reads its config file.
+type networkingChange struct {
+	Origin            string `json:"origin"`
+	KeepAliveCountMax int64  `json:"keep_alive_count_max"`
+	// Fields of a newer version as they are on the wire, appended to the spec.
+	Unknown []byte `json:"unknown"`
+}
+
 // read decodes a body over `value`, whose other fields stay; unknown fields are errors.
 func read(request *http.Request, value any) error {
 	decoder := json.NewDecoder(request.Body)
@@ -148,6 +156,19 @@ func (c *cluster) control() http.Handler {
 		}
 		c.watches.stalled = wanted.Stalled
 		return c.state(), err
+	})
+	on("POST /networking", func(request *http.Request) (any, error) {
+		change := networkingChange{
+			Origin: types.OriginDynamic, KeepAliveCountMax: c.networking.Spec.KeepAliveCountMax,
+		}
+		if err := read(request, &change); err != nil {
+			return nil, err
+		}
+		c.networking = c.cloneNetworking()
+		c.networking.Spec.KeepAliveCountMax = change.KeepAliveCountMax
+		c.networking.Spec.XXX_unrecognized = append(c.networking.Spec.XXX_unrecognized, change.Unknown...)
+		c.stampNetworking(change.Origin)
+		return c.state(), nil
 	})
 	on("POST /identity", func(request *http.Request) (any, error) {
 		wanted := identityRequest{User: "refloat", TTL: 3600}
@@ -240,6 +261,10 @@ func (c *cluster) state() map[string]any {
 	}
 	return map[string]any{
 		"cluster": c.name, "auths": auths, "proxies": proxies, "settings": c.settings, "resources": stored,
+		"networking": map[string]any{
+			"revision": c.networking.Metadata.Revision, "origin": c.networking.Origin(),
+			"keep_alive_count_max": c.networking.Spec.KeepAliveCountMax, "unknown": c.networking.Spec.XXX_unrecognized,
+		},
 		"agents": len(c.agents), "watches": len(c.watches.open), "calls": calls, "bytes": bytes,
 	}
 }

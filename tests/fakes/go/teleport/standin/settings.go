@@ -21,6 +21,8 @@ type settings struct {
 	MFARequired bool `json:"mfa_required"`
 	Enterprise  bool `json:"enterprise"`
 	Cloud       bool `json:"cloud"`
+	// Reads that still return the previous networking config after a write, as from the cache of an auth.
+	StaleReads int `json:"stale_reads"`
 	// Full method names and HTTP paths that this version does not have.
 	Missing []string `json:"missing"`
 	// Every list begins again after its last page.

@@ -13,5 +13,8 @@ def test_only_refusals_are_reasons() -> None:
     assert describe_refusal(denied_error, "nodes", "list and read for node") == (
         "The role of Refloat's identity lacks the verbs list and read for node."
     )
+    assert describe_refusal(denied_error, "proxies", "read for proxy and auth_server") == (
+        "The role of Refloat's identity lacks the verb read for proxy and auth_server."
+    )
     assert describe_refusal(unknown_error, "nodes", "") == "This version of Teleport does not have nodes."
     assert describe_refusal(failure, "nodes", "") is None
