@@ -31,6 +31,7 @@ SOURCE = ClusterSource(
         # Auths require a client certificate.
         tls_sources=(TLSSource.FILES, TLSSource.UPLOADED, TLSSource.SETTINGS),
         default_server_name=AUTH_SERVER_NAME,
+        has_diag_addresses=True,
     ),
     absence_reasons={
         Capability.TUNNELS_BY_AGENT: "Teleport has no API that names the agents with a tunnel to a proxy.",
