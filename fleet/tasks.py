@@ -219,6 +219,7 @@ def test_connection(cluster_id: str, test_id: str) -> None:
                 cluster.auths,
                 tls_files_of(cluster),
                 cluster.source,
+                cluster.diag_addresses,
             )
 
 
@@ -420,6 +421,7 @@ def _poll_shard(cluster: Cluster, shard_task: _ShardTask, handle: RecordHandle |
             shard_task.bootstrap_addresses if shard_task.should_list else None,
             tls_files_of(cluster),
             cluster.source,
+            cluster.diag_addresses,
         )
         if resources.rounds.finish_shard(cluster.id, round_number, shard_task.shard_number):
             _conclude_round(cluster.id, round_number)

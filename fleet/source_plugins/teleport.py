@@ -14,7 +14,15 @@ SOURCE = ClusterSource(
     slug="teleport",
     label="Teleport",
     capabilities=frozenset(
-        {Capability.INSTANCES, Capability.AGENTS, Capability.LAST_SEEN, Capability.AGENT_TO_AUTH}
+        {
+            Capability.INSTANCES,
+            Capability.AGENTS,
+            Capability.LAST_SEEN,
+            Capability.AGENT_TO_AUTH,
+            # Of clusters with diag addresses.
+            Capability.HEALTH,
+            Capability.TUNNEL_COUNTS,
+        }
     ),
     polling="fleet.monitoring.sources.teleport.polling:POLLING",
     connection_test="fleet.clusters.connection_test.teleport_steps:CHECKS",
@@ -23,9 +31,11 @@ SOURCE = ClusterSource(
         StepName.CONNECT: frozenset(),
         StepName.TLS: frozenset(),
         StepName.IDENTITY: frozenset(),
+        StepName.HEALTH: frozenset({Capability.HEALTH}),
         StepName.INSTANCES: frozenset({Capability.INSTANCES}),
         StepName.AGENTS: frozenset({Capability.AGENTS, Capability.LAST_SEEN}),
         StepName.INVENTORY: frozenset({Capability.AGENT_TO_AUTH}),
+        StepName.READYZ: frozenset({Capability.HEALTH, Capability.TUNNEL_COUNTS}),
     },
     form=SourceForm(
         # Auths require a client certificate.
@@ -35,10 +45,6 @@ SOURCE = ClusterSource(
     ),
     absence_reasons={
         Capability.TUNNELS_BY_AGENT: "Teleport has no API that names the agents with a tunnel to a proxy.",
-        Capability.TUNNEL_COUNTS: "Teleport reports numbers of tunnels only in the metrics of its proxies, which "
-        "Refloat does not read.",
-        Capability.HEALTH: "Refloat judges auths and proxies of Teleport by their heartbeats: it does not connect to "
-        "the addresses that they announce.",
         Capability.NETWORKING_READ: "Refloat does not read the networking config of Teleport clusters.",
         Capability.NETWORKING_WRITE: "Refloat does not change the networking config of Teleport clusters.",
         Capability.POLICIES: "Teleport has no API for the environment variables of its processes.",

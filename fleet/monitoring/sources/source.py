@@ -96,6 +96,11 @@ class SourcePolling:
     has_instances_by_address: bool = False
 
     @property
+    def instance_capabilities(self) -> frozenset[Capability]:
+        """Return the capabilities that the instances give a cluster: what is polled at each of them."""
+        return frozenset().union(*(source.capabilities for source in self.instance_sources))
+
+    @property
     def capabilities(self) -> frozenset[Capability]:
         """Return the capabilities that the evidence gives a cluster."""
         sources = (*self.instance_sources, *self.list_sources, *filter(None, [self.policies]))
