@@ -130,6 +130,8 @@ class ClusterItem(Schema):
     """Whether a second person must approve each change."""
     missing_capabilities: list[MissingCapability]
     """What Refloat cannot show or change there, because of its product, its version or the role of Refloat."""
+    list_notice: str
+    """That the lists of the cluster may be old, and what to do, as sentences; empty if they are not."""
     version: str
     """Version of the values: a change may name the version that it is based on."""
 
@@ -435,6 +437,7 @@ def _item_of(row: Cluster) -> ClusterItem:
             )
             for capability, reason in missing_capabilities_of(row.pk).items()
         ],
+        list_notice=record_reader.reader().list_notice(row.pk),
         version=service.version_of(row),
     )
 

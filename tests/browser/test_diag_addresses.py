@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 from playwright.async_api import expect
 
+from fleet.monitoring.state.list_notices import ListNoticeStore
 from fleet.monitoring.state.missing_capabilities import MissingCapabilityStore
 from fleet.processes.valkey import find_free_port
 from fleet.vocabulary.capabilities import Capability
@@ -46,6 +47,20 @@ async def test_diag_addresses_are_shown_for_products_that_need_them(visiting: Vi
     settings = page.get_by_role("region", name="Settings")
     await expect(settings).to_contain_text("auth-1 10.0.0.1:3000")
     await accessible_everywhere(page)
+
+
+async def test_lists_that_may_be_old_are_told_on_the_page_of_the_cluster(visiting: Visiting) -> None:
+    """Below its state, until another auth returns lists."""
+    visit = await visiting(color_scheme="light", viewport={"width": 1400, "height": 900})
+    page, sentence = await visit.new_page(), "The lists of this cluster may be old: enter another address."
+    store = ListNoticeStore(visit.console.writer().redis, PREFIX)
+    await asyncio.to_thread(store.write, visit.cluster, sentence)
+    await page.goto(f"{visit.console.url}/clusters/{visit.cluster}/", wait_until="domcontentloaded")
+    await expect(page.locator("#status")).to_contain_text(sentence)
+    await accessible_everywhere(page)
+    await asyncio.to_thread(store.write, visit.cluster, "")
+    await page.reload(wait_until="domcontentloaded")
+    await expect(page.locator("#status")).not_to_contain_text(sentence)
 
 
 def _count_tunnels(visit: Visit) -> None:

@@ -90,6 +90,10 @@ class MonitoredCluster:
         eventually_sync(attempt, seconds=60.0)
         return tables[-1]
 
+    def read_notice(self) -> str:
+        """Return what people must know of the lists."""
+        return self.reader.list_notice(_CLUSTER)
+
     def read_missing(self) -> dict[Capability, str]:
         """Return the missing capabilities that the newest round found."""
         store = MissingCapabilityStore(connect(self._settings.REDIS_URL), self._settings.REFLOAT_PREFIX)
@@ -210,6 +214,28 @@ def test_auth_without_backend_is_unhealthy_before_its_heartbeat_expires(cluster:
     assert [incident.cause_id for incident in Incident.objects.all()] == [auth_id]
     cluster.standin.change(f"auths/{auth_id}", backend="ok")
     cluster.poll_until(lambda table: _states(table) == {State.HEALTHY: 6})
+
+
+def test_lists_of_an_auth_without_backend_are_not_used_while_there_are_others(
+    cluster: MonitoredCluster,
+) -> None:
+    """In its old lists everything would expire. Without another auth they count, and the cluster says so."""
+    cluster.standin.change("settings", agent_ttl_seconds=4.0)
+    cluster.standin.change("agents", kind="node", count=4)
+    cluster.poll_until(lambda table: _states(table) == {State.HEALTHY: 4})
+    auth_id = cluster.standin.ready["auths"][0]["id"]
+    cluster.standin.change(f"auths/{auth_id}", backend="failed")
+    cluster.poll()
+    assert (
+        f"the auth at {cluster.standin.auth_address(1)} reports that it is not ready" in cluster.read_notice()
+    )
+    # The address of the auth without backend is still the first one.
+    cluster.row.auths = [cluster.standin.auth_address(1), cluster.standin.auth_address(2)]
+    cluster.row.save()
+    cluster.poll_until(lambda table: _states(table)[State.HEALTHY] == 2 and _states(table).total() == 4)
+    time_of_expiry = time.time() + 5
+    cluster.poll_until(lambda table: time.time() > time_of_expiry and _states(table)[State.HEALTHY] == 2)
+    assert cluster.read_notice() == ""
 
 
 def test_missing_tunnels_are_counted_and_a_killed_proxy_does_not_respond(cluster: MonitoredCluster) -> None:

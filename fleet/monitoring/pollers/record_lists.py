@@ -23,6 +23,7 @@ from fleet.monitoring.sources.diag_addresses import (
 from fleet.monitoring.sources.presence import AGENTS, INSTANCES, AgentChanges, ListedAgent, ListedInstance
 from fleet.monitoring.sources.source import EvidenceSource
 from fleet.monitoring.state.codec import FeedState, Rows, blank_rows, rows_of
+from fleet.monitoring.state.list_notices import ListNoticeStore
 from fleet.monitoring.state.missing_capabilities import MissingCapabilityStore
 from fleet.monitoring.state.roster import clean_text
 from fleet.source_plugins.declaration import list_missing
@@ -63,6 +64,9 @@ def record_lists(
     MissingCapabilityStore(handle.writer.redis, handle.writer.prefix).write(
         handle.cluster, missing_capabilities
     )
+    ListNoticeStore(handle.writer.redis, handle.writer.prefix).write(
+        handle.cluster, _describe_old_lists(list_result)
+    )
     _record_failure(handle, list_result.at, list_result.failed_sources)
     if instances is not None:
         addresses = list_result.addresses if loaded_source.polling.has_instances_by_address else None
@@ -71,6 +75,16 @@ def record_lists(
         )
     if agents is not None:
         _record_agents(handle, list_result, agents)
+
+
+def _describe_old_lists(list_result: PollResult) -> str:
+    """Return that the lists may be old, and what to do, as sentences; empty for those of an auth that is serving."""
+    if not list_result.is_old:
+        return ""
+    return (
+        f"The lists of this cluster may be old: the auth at {list_result.target.address} reports that it is not "
+        "ready, and no other address of the cluster returned lists. Enter the address of another auth."
+    )
 
 
 def _record_failure(handle: RecordHandle, at: float, sources: Iterable[EvidenceSource[Any]]) -> None:

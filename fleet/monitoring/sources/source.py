@@ -89,6 +89,8 @@ class SourcePolling:
     instance_sources: Sequence[EvidenceSource[Any]]
     #: Polled at one auth, for the whole cluster.
     list_sources: Sequence[EvidenceSource[Any]]
+    #: Polled at the auth of the lists: one that is not serving may have old lists, so those of the next auth count.
+    list_health: EvidenceSource[Any] | None = None
     #: Polled at instances between rounds: their policies change only with a restart.
     policies: EvidenceSource[Any] | None = None
     #: The instances are those behind the addresses of the cluster, and their resources do not expire: an instance whose

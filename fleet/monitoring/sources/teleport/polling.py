@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from fleet.monitoring.sources.health import HEALTH
 from fleet.monitoring.sources.presence import AGENTS, INSTANCES
 from fleet.monitoring.sources.readyz import READYZ
 from fleet.monitoring.sources.source import SourcePolling
@@ -14,6 +15,8 @@ from fleet.vocabulary.capabilities import Capability
 
 POLLING = SourcePolling(
     instance_sources=(replace(READYZ, query=get_process_state, proves_reachability=True), CONNECTION_COUNTS),
+    # Teleport's gRPC health is its process state.
+    list_health=replace(HEALTH, is_retried=True),
     list_sources=(
         replace(INSTANCES, query=list_instances),
         replace(
