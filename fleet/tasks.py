@@ -223,6 +223,7 @@ def test_connection(cluster_id: str, test_id: str) -> None:
                 cluster.auths,
                 tls_files_of(cluster),
                 cluster.source,
+                cluster.diag_addresses,
             )
 
 
@@ -425,6 +426,7 @@ def _poll_shard(cluster: Cluster, shard_task: _ShardTask, handle: RecordHandle |
             shard_task.bootstrap_addresses if shard_task.should_list else None,
             tls_files_of(cluster),
             cluster.source,
+            cluster.diag_addresses,
         )
         resources.poll_order.note(cluster.id, began_at, time.monotonic())
         if resources.rounds.finish_shard(cluster.id, round_number, shard_task.shard_number):

@@ -25,12 +25,14 @@ from dashboards.shared.permissions import find_write_refusal, visible_clusters_o
 from fleet.clusters import service
 from fleet.clusters.address_entries import MOST_ENTRIES
 from fleet.clusters.cluster_values import ClusterValues
+from fleet.clusters.diag_addresses import MOST_DIAG_ADDRESSES
 from fleet.clusters.test_report import ConnectionTestReport
 from fleet.clusters.test_store import request_test
 from fleet.clusters.tls_uploads import MAX_PEM_LENGTH, TLS_PARTS, read_upload_facts
 from fleet.models.access import Permission
 from fleet.models.clusters import DEFAULT_CLUSTER, Cluster, ensure_default_cluster, has_fixed_addresses
 from fleet.models.sealed_secrets import UnsealError
+from fleet.protocol.text_limits import LONGEST_NAME
 from fleet.source_plugins.registry import SourceNotInstalledError, source_labels
 from fleet.vocabulary.clusters import AddressKind, TLSSource
 
@@ -46,6 +48,10 @@ _Entries = Annotated[list[_Text], Field(max_length=MOST_ENTRIES)]
 _Paths = Annotated[dict[str, _Text], Field(max_length=len(TLS_PARTS))]
 _Uploads = Annotated[
     dict[str, Annotated[str, Field(max_length=MAX_PEM_LENGTH)] | None], Field(max_length=len(TLS_PARTS))
+]
+_DiagAddresses = Annotated[
+    dict[Annotated[str, Field(max_length=LONGEST_NAME)], Annotated[str, Field(max_length=300)]],
+    Field(max_length=MOST_DIAG_ADDRESSES),
 ]
 _Source = Annotated[str, Field(max_length=32, json_schema_extra={"enum": list(source_labels())})]
 _AddressKind = Annotated[
@@ -114,6 +120,8 @@ class ClusterItem(Schema):
     """Uploaded files; empty also when they were encrypted with another REFLOAT_SECRET_KEY, which `tls` says."""
     tls_server_name: str
     """Expected name in the certificates of the instances; empty: that of their role."""
+    diag_addresses: dict[str, str]
+    """Addresses of `/readyz` and `/metrics`, host:port, by name or id of the instance."""
     is_paused: bool
     """Whether Refloat polls nothing and opens no incidents until the cluster is resumed."""
     production: bool
@@ -122,6 +130,8 @@ class ClusterItem(Schema):
     """Whether a second person must approve each change."""
     missing_capabilities: list[MissingCapability]
     """What Refloat cannot show or change there, because of its product, its version or the role of Refloat."""
+    list_notice: str
+    """That the lists of the cluster may be old, and what to do, as sentences; empty if they are not."""
     version: str
     """Version of the values: a change may name the version that it is based on."""
 
@@ -147,6 +157,8 @@ class CreateClusterRequest(RequestBody):
     """With `uploaded`: PEM by the same names. No response has it."""
     tls_server_name: Annotated[str, Field(max_length=253)] = ""
     """Expected name in the certificates of the instances; empty: that of their role."""
+    diag_addresses: Annotated[_DiagAddresses, Field(default_factory=dict)]
+    """Addresses of `/readyz` and `/metrics`, host:port, by name or id of the instance. Only for `teleport`."""
     production: bool = False
     """Whether dangerous actions require typing the name of the cluster."""
     review_required: bool = False
@@ -174,6 +186,8 @@ class ChangeClusterRequest(RequestBody):
     """
     tls_server_name: Annotated[str, Field(max_length=253)] | None = None
     """Expected name in the certificates of the instances; empty: that of their role."""
+    diag_addresses: _DiagAddresses | None = None
+    """All addresses of `/readyz` and `/metrics`, host:port, by name or id of the instance."""
     production: bool | None = None
     """Whether dangerous actions require typing the name of the cluster."""
     review_required: bool | None = None
@@ -415,6 +429,7 @@ def _item_of(row: Cluster) -> ClusterItem:
             for facts in uploads
         ],
         tls_server_name=row.tls_server_name,
+        diag_addresses=row.diag_addresses,
         is_paused=row.is_paused,
         production=row.production,
         review_required=row.review_required,
@@ -424,6 +439,7 @@ def _item_of(row: Cluster) -> ClusterItem:
             )
             for capability, reason in missing_capabilities_of(row.pk).items()
         ],
+        list_notice=record_reader.reader().list_notice(row.pk),
         version=service.version_of(row),
     )
 

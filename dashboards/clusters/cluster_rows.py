@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from dashboards.shared import presenters
+from fleet.clusters.diag_addresses import format_lines
 from fleet.clusters.test_report import ConnectionTestReport, StepVerdict
 from fleet.models.clusters import Cluster
 from fleet.monitoring.views import Summary
@@ -55,6 +56,11 @@ class ClusterRow:
         source = find_source(self.cluster.source)
         default_name = "" if source is None else source.form.default_server_name
         return self.cluster.tls_server_name or default_name or "By role"
+
+    @property
+    def diag_address_lines(self) -> list[str]:
+        """The diag addresses, one line per instance."""
+        return format_lines(self.cluster.diag_addresses)
 
 
 def make_row(

@@ -9,7 +9,9 @@ from django import forms
 from typing_extensions import override
 
 from dashboards.clusters import tls_words
+from dashboards.clusters.diag_address_field import DiagAddressesField, SourceSelect, has_diag_addresses
 from fleet.clusters.cluster_values import ClusterValues
+from fleet.clusters.diag_addresses import format_lines
 from fleet.clusters.service import version_of
 from fleet.models.clusters import Cluster
 from fleet.source_plugins.registry import source_labels
@@ -47,6 +49,7 @@ class ClusterForm(forms.Form):
     )
     source = forms.ChoiceField(
         label="Product",
+        widget=SourceSelect,
         help_text="What the auths, proxies and agents of this cluster run.",
     )
     address_kind = forms.ChoiceField(
@@ -74,6 +77,7 @@ class ClusterForm(forms.Form):
         help_text="Expected in the certificates of auths and proxies. Leave it empty for certificates with the names "
         "of their roles, which Refloat's own CA issues.",
     )
+    diag_addresses = DiagAddressesField()
     production = forms.BooleanField(
         required=False,
         label="Production cluster",
@@ -115,6 +119,7 @@ class ClusterForm(forms.Form):
             "auths": "\n".join(row.auths),
             "tls_source": row.tls_source,
             "tls_server_name": row.tls_server_name,
+            "diag_addresses": "\n".join(format_lines(row.diag_addresses)),
             "production": row.production,
             "review_required": row.review_required,
             **{path_name_of(part): row.tls_files.get(part, "") for part in _TLS_PARTS},
@@ -204,6 +209,8 @@ class ClusterForm(forms.Form):
             tls_files={part: data[path_name_of(part)] for part in _TLS_PARTS if data[path_name_of(part)]},
             tls_uploads=self._uploads,
             tls_server_name=data["tls_server_name"],
+            # The form does not show the field for other sources.
+            diag_addresses=data["diag_addresses"] if has_diag_addresses(data["source"]) else {},
             production=data["production"],
             review_required=data["review_required"],
         )

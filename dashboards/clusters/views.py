@@ -113,7 +113,7 @@ def cluster_page(request: HttpRequest, cluster: str) -> HttpResponseBase:
     """Show a cluster with its newest connection test. POST with `do`: test, pause, resume or remove.
 
     Template `dashboards/cluster.html`: `row` (ClusterRow), `tls` (words), `missing_capabilities` (Capability,
-    reason), `test` (TestView or None), `steps`
+    reason), `list_notice` (sentence or empty), `test` (TestView or None), `steps`
     (SetupStep), `next_url` of the steps, `can_test`, `can_change`, `is_removable`; `dialog`: `pause`, `remove` (with
     `removal_error` and `notified_channels`) or empty.
     """
@@ -171,6 +171,7 @@ def _render_cluster(request: HttpRequest, stored_row: Cluster, removal_error: st
         "row": cluster_rows.make_row(stored_row, summary, report, now),
         "tls": tls_words.describe(stored_row),
         "missing_capabilities": missing_capabilities_of(stored_row.pk).items(),
+        "list_notice": record_reader.reader().list_notice(stored_row.pk),
         "test": test_rows.make_view(report, now),
         "steps": steps,
         "next_url": setup_steps.find_next_url(steps) if steps else "",

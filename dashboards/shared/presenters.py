@@ -12,6 +12,7 @@ from dashboards.shared.agent_filters import format_label_filter
 from dashboards.shared.instance_loads import InstanceLoad, instance_loads_of
 from dashboards.shared.instance_states import ShownInstanceState, shown_state_of
 from dashboards.shared.instance_trends import InstanceTrend
+from fleet.alerts.wording.reported_counts import ReportedCounts, find_reported_counts
 from fleet.alerts.wording.words import format_remaining
 from fleet.models.moments import to_moment
 from fleet.monitoring.evidence import AgentEvidence, Heartbeat, ReconnectMode
@@ -84,6 +85,8 @@ class InstanceCard:
     heartbeat_path: str = ""
     #: Its tunnels or agents beside those of its peers; None on pages of one instance.
     load: InstanceLoad | None = None
+    #: Tunnels that it counts without naming the agents; None if it does not.
+    tunnel_counts: ReportedCounts | None = None
     #: Its agents in the last hour; None without data.
     trend: InstanceTrend | None = None
 
@@ -425,6 +428,7 @@ def instance_card_of(
         is_drain_requested=is_drain_requested,
         heartbeat_path=_describe_heartbeat_path(view, names),
         generation=format_generation(facts),
+        tunnel_counts=find_reported_counts(facts, view.state),
     )
 
 

@@ -216,7 +216,8 @@ def format_instances(instances: list[dict[str, Any]]) -> str:
             _format_load(instance),
             generation_of(instance),
             _format_drain(instance),
-            instance["explanation"],
+            # An older console sends no counts.
+            " ".join(filter(None, (instance["explanation"], instance.get("counts_text", "")))),
         )
         for instance in instances
     ]
@@ -225,8 +226,12 @@ def format_instances(instances: list[dict[str, Any]]) -> str:
 
 def _format_load(instance: dict[str, Any]) -> str:
     """Return how many agents an auth or tunnels a proxy has; a proxy that does not respond has last known ones."""
-    is_old = instance["kind"] == InstanceKind.PROXY and instance["state"] in _STATES_WITH_OLD_COUNTS
-    return f"{instance['agent_count']}{' (last known)' if is_old else ''}"
+    is_proxy = instance["kind"] == InstanceKind.PROXY
+    is_old = is_proxy and instance["state"] in _STATES_WITH_OLD_COUNTS
+    # Of products that do not name the agents of tunnels, the proxies count them.
+    has_counts = is_proxy and instance.get("counted_at") is not None
+    count = sum(instance["connection_counts"].values()) if has_counts else instance["agent_count"]
+    return f"{count}{' (last known)' if is_old else ''}"
 
 
 def format_agent_state(slug: str) -> str:

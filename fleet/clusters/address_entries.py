@@ -61,16 +61,19 @@ def check_entries(kind: AddressKind, entries: Sequence[str]) -> list[str]:
     return problems
 
 
-def parse_address(text: str) -> AddressEntry:
-    """Return host and port of host:port; an IPv6 address is in brackets. Raises AddressEntryError."""
+def parse_address(text: str, *, example: str = "auth-1.example:3025") -> AddressEntry:
+    """Return host and port of host:port; an IPv6 address is in brackets. `example`: for errors.
+
+    Raises AddressEntryError.
+    """
     host, colon, port = text.rpartition(":")
     if "://" in text or "/" in text:
-        raise AddressEntryError(f"{_quote(text)} is a URL. Enter host:port, such as auth-1.example:3025.")
+        raise AddressEntryError(f"{_quote(text)} is a URL. Enter host:port, such as {example}.")
     if not colon or not host:
-        raise AddressEntryError(f"{_quote(text)} has no port. Enter host:port, such as auth-1.example:3025.")
+        raise AddressEntryError(f"{_quote(text)} has no port. Enter host:port, such as {example}.")
     if not (port.isascii() and port.isdecimal() and len(port) <= 5 and 0 < int(port) < 65536):
         raise AddressEntryError(
-            f"{_quote(text)} has no valid port. Enter a port from 1 to 65535, such as auth-1.example:3025."
+            f"{_quote(text)} has no valid port. Enter a port from 1 to 65535, such as {example}."
         )
     if host.startswith("[") and host.endswith("]"):
         if _ip_version(host[1:-1]) != 6:

@@ -9,8 +9,9 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from fleet.clusters.connection_test.run import run_connection_test
 from fleet.clusters.test_report import ConnectionTestReport
@@ -42,6 +43,7 @@ class BackgroundTests:
         entries: Sequence[str],
         tls: TLSFiles | None,
         source: str = DEFAULT_SOURCE,
+        diag_addresses: Mapping[str, str] = MappingProxyType({}),
     ) -> threading.Thread | None:
         """Start a requested test and return its thread; None if it was started before, or its request is gone.
 
@@ -56,7 +58,7 @@ class BackgroundTests:
         # A daemon: the process may end while a server does not respond. The report then counts as lost.
         thread = threading.Thread(
             target=self._run,
-            args=(report, kind, tuple(entries), tls, source),
+            args=(report, kind, tuple(entries), tls, source, diag_addresses),
             name=f"connection-test-{cluster}",
             daemon=True,
         )
@@ -70,10 +72,11 @@ class BackgroundTests:
         entries: Sequence[str],
         tls: TLSFiles | None,
         source: str,
+        diag_addresses: Mapping[str, str],
     ) -> None:
         try:
             with self._slots:
-                asyncio.run(self._test(report, kind, entries, tls, source))
+                asyncio.run(self._test(report, kind, entries, tls, source, diag_addresses))
         except (StateError, SourceNotInstalledError, SourceLoadError) as error:
             logger.warning("cluster %s: the connection test ended: %s", report.cluster, error)
         except Exception:
@@ -86,9 +89,10 @@ class BackgroundTests:
         entries: Sequence[str],
         tls: TLSFiles | None,
         source: str,
+        diag_addresses: Mapping[str, str],
     ) -> None:
         """Run the steps and store each. A newer test of the cluster, or its removal, ends this one."""
-        async for step in run_connection_test(kind, entries, tls, source):
+        async for step in run_connection_test(kind, entries, tls, source, diag_addresses):
             report = replace(report, steps=(*report.steps, step))
             if not self._store.write(report):
                 break

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fleet.clusters.address_entries import check_entries, is_server_name, parse_address
+from fleet.clusters.diag_addresses import find_diag_address_problems
 from fleet.clusters.tls_uploads import MAX_PEM_LENGTH, TLS_PARTS, find_upload_problems
 from fleet.models.clusters import Cluster
 from fleet.source_plugins.declaration import ClusterSource
@@ -35,6 +36,8 @@ class ClusterValues:
     #: PEM by the same names. A part that is None or left out keeps the stored file, an empty one removes it.
     tls_uploads: Mapping[str, str | None] = field(default_factory=dict, repr=False)
     tls_server_name: str = ""
+    #: host:port by name or id of the instance.
+    diag_addresses: Mapping[str, str] = field(default_factory=dict)
     production: bool = False
     review_required: bool = False
 
@@ -49,6 +52,7 @@ def values_of(row: Cluster) -> ClusterValues:
         tls_source=row.tls_source,
         tls_files=dict(row.tls_files),
         tls_server_name=row.tls_server_name,
+        diag_addresses=dict(row.diag_addresses),
         production=row.production,
         review_required=row.review_required,
     )
@@ -90,6 +94,8 @@ def find_problems(values: ClusterValues, upload_contents: Mapping[str, str]) -> 
             "This is not a host name or IP address. Enter a name that is in the certificates of the instances, "
             "such as auth.example.com."
         )
+    if address_problems := find_diag_address_problems(values.diag_addresses):
+        problems["diag_addresses"] = " ".join(address_problems)
     if values.tls_source not in set(TLSSource):
         problems["tls_source"] = (
             f"{values.tls_source[:50]!r} is not a source of TLS files. Use {_list(TLSSource)}."
@@ -114,6 +120,10 @@ def find_form_problems(source: ClusterSource, values: ClusterValues) -> dict[str
         )
     if values.tls_server_name and not form.has_server_name:
         problems["tls_server_name"] = f"{source.label} clusters do not have a server name. Leave it empty."
+    if values.diag_addresses and not form.has_diag_addresses:
+        problems["diag_addresses"] = (
+            f"Refloat needs no diag addresses of {source.label} clusters. Leave them empty."
+        )
     return problems
 
 

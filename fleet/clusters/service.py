@@ -167,6 +167,7 @@ def audit_values_of(row: Cluster) -> dict[str, Any]:
         "tls_source": row.tls_source,
         "tls_files": dict(row.tls_files),
         "tls_server_name": row.tls_server_name,
+        "diag_addresses": dict(row.diag_addresses),
         "is_paused": row.is_paused,
         "production": row.production,
         "review_required": row.review_required,
@@ -202,6 +203,7 @@ def _set_values(row: Cluster, values: ClusterValues, problems: dict[str, str]) -
         row.tls_secrets = ""
     elif any(pem is not None for pem in values.tls_uploads.values()):
         row.tls_secrets = seal(contents)
+    row.diag_addresses = dict(values.diag_addresses)
     row.production, row.review_required = values.production, values.review_required
 
 

@@ -23,6 +23,8 @@ class SourceForm:
     has_server_name: bool = True
     #: Name that is expected in certificates without such a name; empty: that of the role of the instance.
     default_server_name: str = ""
+    #: People enter the diag addresses of the instances, because the product does not list them.
+    has_diag_addresses: bool = False
     #: What an address of a cluster is the address of, as a noun in texts.
     address_noun: str = "auth"
 

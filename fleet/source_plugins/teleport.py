@@ -27,6 +27,9 @@ SOURCE = ClusterSource(
             Capability.AGENT_TO_AUTH,
             Capability.NETWORKING_READ,
             Capability.NETWORKING_WRITE,
+            # Of clusters with diag addresses.
+            Capability.HEALTH,
+            Capability.TUNNEL_COUNTS,
         }
     ),
     polling="fleet.monitoring.sources.teleport.polling:POLLING",
@@ -36,22 +39,21 @@ SOURCE = ClusterSource(
         StepName.CONNECT: frozenset(),
         StepName.TLS: frozenset(),
         StepName.IDENTITY: frozenset(),
+        StepName.HEALTH: frozenset({Capability.HEALTH}),
         StepName.INSTANCES: frozenset({Capability.INSTANCES}),
         StepName.AGENTS: frozenset({Capability.AGENTS, Capability.LAST_SEEN}),
         StepName.INVENTORY: frozenset({Capability.AGENT_TO_AUTH}),
         StepName.NETWORKING: frozenset({Capability.NETWORKING_READ, Capability.NETWORKING_WRITE}),
+        StepName.READYZ: frozenset({Capability.HEALTH, Capability.TUNNEL_COUNTS}),
     },
     form=SourceForm(
         # Auths require a client certificate.
         tls_sources=(TLSSource.FILES, TLSSource.UPLOADED, TLSSource.SETTINGS),
         default_server_name=AUTH_SERVER_NAME,
+        has_diag_addresses=True,
     ),
     absence_reasons={
         Capability.TUNNELS_BY_AGENT: "Teleport has no API that names the agents with a tunnel to a proxy.",
-        Capability.TUNNEL_COUNTS: "Teleport reports numbers of tunnels only in the metrics of its proxies, which "
-        "Refloat does not read.",
-        Capability.HEALTH: "Refloat judges auths and proxies of Teleport by their heartbeats: it does not connect to "
-        "the addresses that they announce.",
         Capability.POLICIES: "Teleport has no API for the environment variables of its processes.",
         Capability.RECONNECT_ADVICE: "Teleport has no API that asks agents to reconnect.",
         Capability.WATCH: "Refloat reads the complete lists of Teleport clusters in each round.",

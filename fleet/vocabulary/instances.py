@@ -147,6 +147,13 @@ class Poll:
     #: Last HTTP status code of `/readyz`, and its time.
     readyz: int | None = None
     readyz_at: float | None = None
+    #: Connections that the instance counts by type of resource, sorted: tunnels of a proxy, connected resources of an
+    #: auth. Of products that do not name the agents of tunnels.
+    connection_counts: tuple[tuple[str, int], ...] = ()
+    #: Tunnels that a proxy expects and does not have; None: it does not report them.
+    missing_tunnel_count: int | None = None
+    #: When the instance reported these counts.
+    counted_at: float | None = None
     #: Destination health after repeated polls.
     watch: InstanceWatch = INITIAL_WATCH
 
@@ -185,6 +192,11 @@ class InstanceFacts(Poll):
     #: When the list of instances was last read, with or without this instance: a later expiry is not observed and
     #: does not count. None: `expires_at` counts as it is.
     listed_at: float | None = None
+
+    @property
+    def poll_address(self) -> str:
+        """host:port to poll: that of gRPC, else that of the diag port; empty without either."""
+        return self.address or self.diag_address
 
     @property
     def last_error(self) -> str:

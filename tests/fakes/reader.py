@@ -242,6 +242,11 @@ class FakeReader:
         self._reach()
         return self.found_capabilities
 
+    def list_notice(self, cluster: str) -> str:
+        """See Reader."""
+        self._reach()
+        return ""
+
     def agent_responses(self, cluster: str) -> dict[int, AgentReportResponse]:
         """See Reader."""
         self._reach()

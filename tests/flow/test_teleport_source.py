@@ -15,14 +15,16 @@ from pytest_django import Settings
 
 from dashboards.config.celery import app
 from fleet import tasks
+from fleet.alerts.evaluator import Evaluator
 from fleet.clusters.connection_test.run import run_connection_test
 from fleet.clusters.credentials import tls_files_of
 from fleet.clusters.test_report import StepName, StepVerdict
 from fleet.models import Cluster
+from fleet.models.incidents import Incident
 from fleet.monitoring.state.connect import connect
 from fleet.monitoring.state.missing_capabilities import MissingCapabilityStore
 from fleet.monitoring.state.reader import Reader, open_reader
-from fleet.monitoring.views import FleetTable
+from fleet.monitoring.views import FleetTable, InstanceView
 from fleet.vocabulary.capabilities import Capability
 from fleet.vocabulary.clusters import AddressKind, TLSSource
 from fleet.vocabulary.instances import InstanceKind, InstanceState
@@ -55,6 +57,19 @@ class MonitoredCluster:
             tls_files={"authority": str(authority), "certificate": str(certificate), "key": str(key)},
         )
 
+    def diag_addresses(self) -> dict[str, str]:
+        """Return the diag address of every instance by its id."""
+        return {
+            instance["id"]: instance["diag"]
+            for kind in ("auths", "proxies")
+            for instance in self.standin.ready[kind]
+        }
+
+    def enter_diag_addresses(self) -> None:
+        """Enter the diag address of every instance."""
+        self.row.diag_addresses = self.diag_addresses()
+        self.row.save()
+
     def read_from(self, *, auth: int) -> None:
         """Make Refloat read from another auth, by number."""
         self.row.auths = [self.standin.auth_address(auth)]
@@ -75,6 +90,10 @@ class MonitoredCluster:
 
         eventually_sync(attempt, seconds=60.0)
         return tables[-1]
+
+    def read_notice(self) -> str:
+        """Return what people must know of the lists."""
+        return self.reader.list_notice(_CLUSTER)
 
     def read_missing(self) -> dict[Capability, str]:
         """Return the missing capabilities that the newest round found."""
@@ -102,6 +121,17 @@ def _states(table: FleetTable) -> Counter[State]:
     return Counter(State(state) for state in table.verdicts["state"].tolist())
 
 
+def _instance(table: FleetTable, instance_id: str) -> InstanceView:
+    return next(view for view in table.instances.values() if view.facts.id == instance_id)
+
+
+def _has_polls(table: FleetTable) -> bool:
+    """Return whether every instance has responded at its diag address."""
+    return bool(table.instances) and all(
+        view.facts.counted_at is not None and view.facts.readyz == 200 for view in table.instances.values()
+    )
+
+
 def _has_short_ttls(table: FleetTable) -> bool:
     """Return whether every auth and proxy has sent a heartbeat with the TTL of the test."""
     return all((view.facts.expires_at or 0) < time.time() + 60 for view in table.instances.values())
@@ -118,7 +148,10 @@ def test_agents_of_every_kind_appear_within_one_round(cluster: MonitoredCluster)
     assert {view.state for view in table.instances.values()} == {InstanceState.OK}
     auths = {index for index, view in table.instances.items() if view.facts.kind is InstanceKind.AUTH}
     assert set(table.memory["last_auth"].tolist()) <= auths
-    assert cluster.read_missing().keys() >= {Capability.TUNNELS_BY_AGENT, Capability.HEALTH}
+    reasons = cluster.read_missing()
+    assert "no diag addresses of its auths and proxies: enter them" in reasons[Capability.HEALTH]
+    assert "no diag addresses of its proxies: enter them" in reasons[Capability.TUNNEL_COUNTS]
+    assert Capability.TUNNELS_BY_AGENT in reasons
     assert not cluster.read_missing().keys() & {Capability.AGENTS, Capability.AGENT_TO_AUTH}
 
 
@@ -149,6 +182,96 @@ def test_agents_of_an_auth_without_backend_are_at_risk_then_stranded(cluster: Mo
     assert causes == {auth_id}
     cluster.standin.change(f"auths/{auth_id}", backend="ok")
     cluster.poll_until(lambda table: _states(table) == {State.HEALTHY: 6})
+
+
+def test_auth_without_backend_is_unhealthy_before_its_heartbeat_expires(cluster: MonitoredCluster) -> None:
+    """Its agents are at risk at once, with the moment at which they expire; then stranded because of the auth.
+
+    That is one incident.
+    """
+    evaluator = Evaluator(cluster.reader, "test")
+    cluster.read_from(auth=2)
+    cluster.enter_diag_addresses()
+    cluster.standin.change("settings", agent_ttl_seconds=10.0)
+    cluster.standin.change("agents", kind="node", count=6)
+    cluster.poll_until(lambda table: _states(table) == {State.HEALTHY: 6} and _has_polls(table))
+    assert not cluster.read_missing().keys() & {Capability.HEALTH, Capability.TUNNEL_COUNTS}
+    auth_id = cluster.standin.ready["auths"][0]["id"]
+    cluster.standin.change(f"auths/{auth_id}", backend="failed")
+    table = cluster.poll_until(lambda table: _states(table)[State.AT_RISK] > 0)
+    auth = _instance(table, auth_id)
+    # The heartbeat of the auth is valid for minutes.
+    assert (auth.state, auth.facts.readyz) == (InstanceState.UNHEALTHY, 503)
+    assert (auth.facts.expires_at or 0) > time.time() + 60
+    at_risk = table.verdicts[table.verdicts["state"] == State.AT_RISK]
+    assert {table.instances[cause].facts.id for cause in at_risk["cause"].tolist()} == {auth_id}
+    assert (at_risk["strands_at"] > time.time() - 1).all()
+    evaluator.evaluate_cluster(_CLUSTER, time.time())
+    table = cluster.poll_until(lambda table: _states(table) == {State.HEALTHY: 3, State.STRANDED: 3})
+    is_stranded = table.verdicts["state"] == State.STRANDED
+    causes = {table.instances[cause].facts.id for cause in table.verdicts["cause"][is_stranded].tolist()}
+    assert causes == {auth_id}
+    evaluator.evaluate_cluster(_CLUSTER, time.time())
+    assert [incident.cause_id for incident in Incident.objects.all()] == [auth_id]
+    cluster.standin.change(f"auths/{auth_id}", backend="ok")
+    cluster.poll_until(lambda table: _states(table) == {State.HEALTHY: 6})
+
+
+def test_lists_of_an_auth_without_backend_are_not_used_while_there_are_others(
+    cluster: MonitoredCluster,
+) -> None:
+    """In its old lists everything would expire. Without another auth they count, and the cluster says so."""
+    cluster.standin.change("settings", agent_ttl_seconds=4.0)
+    cluster.standin.change("agents", kind="node", count=4)
+    cluster.poll_until(lambda table: _states(table) == {State.HEALTHY: 4})
+    auth_id = cluster.standin.ready["auths"][0]["id"]
+    cluster.standin.change(f"auths/{auth_id}", backend="failed")
+    cluster.poll()
+    assert (
+        f"the auth at {cluster.standin.auth_address(1)} reports that it is not ready" in cluster.read_notice()
+    )
+    # The address of the auth without backend is still the first one.
+    cluster.row.auths = [cluster.standin.auth_address(1), cluster.standin.auth_address(2)]
+    cluster.row.save()
+    cluster.poll_until(lambda table: _states(table)[State.HEALTHY] == 2 and _states(table).total() == 4)
+    time_of_expiry = time.time() + 5
+    cluster.poll_until(lambda table: time.time() > time_of_expiry and _states(table)[State.HEALTHY] == 2)
+    assert cluster.read_notice() == ""
+
+
+def test_missing_tunnels_are_counted_and_a_killed_proxy_does_not_respond(cluster: MonitoredCluster) -> None:
+    """The agents are not named, so their verdicts stay."""
+    cluster.enter_diag_addresses()
+    cluster.standin.change("agents", kind="node", count=6)
+    cluster.standin.change("agents", kind="app_server", count=2)
+    cluster.poll_until(_has_polls)
+    proxy_id = cluster.standin.ready["proxies"][1]["id"]
+    before = dict(_instance(cluster.poll(), proxy_id).facts.connection_counts)
+    cluster.standin.change(f"proxies/{proxy_id}", missing_tunnels={"node": 2})
+    table = cluster.poll_until(lambda table: _instance(table, proxy_id).facts.missing_tunnel_count == 2)
+    assert dict(_instance(table, proxy_id).facts.connection_counts) == before | {"node": before["node"] - 2}
+    assert _states(table) == {State.HEALTHY: 8}
+    cluster.standin.change(f"proxies/{proxy_id}", running=False)
+    table = cluster.poll_until(lambda table: _instance(table, proxy_id).state is InstanceState.SILENT)
+    assert _instance(table, proxy_id).facts.address == ""
+    assert _states(table) == {State.HEALTHY: 8}
+    cluster.standin.change(f"proxies/{proxy_id}", running=True, missing_tunnels={"node": 0})
+    table = cluster.poll_until(lambda table: _instance(table, proxy_id).facts.missing_tunnel_count == 0)
+    assert _instance(table, proxy_id).state is InstanceState.OK
+
+
+def test_removed_diag_addresses_leave_heartbeats(cluster: MonitoredCluster) -> None:
+    """An instance that did not respond is judged by its resource again."""
+    proxy_id = cluster.standin.ready["proxies"][0]["id"]
+    cluster.row.diag_addresses = {proxy_id: "127.0.0.1:1"}
+    cluster.row.save()
+    cluster.poll_until(lambda table: _instance(table, proxy_id).state is InstanceState.SILENT)
+    cluster.row.diag_addresses = {}
+    cluster.row.save()
+    cluster.poll()
+    facts = _instance(cluster.poll(), proxy_id).facts
+    assert (facts.diag_address, facts.poll_address) == ("", "")
+    assert "no diag addresses" in cluster.read_missing()[Capability.HEALTH]
 
 
 def test_each_missing_verb_is_a_reason(cluster: MonitoredCluster) -> None:
@@ -185,11 +308,14 @@ def test_identity_file_is_ca_certificate_and_key(cluster: MonitoredCluster) -> N
 
 
 async def test_connection_test_names_cluster_and_version(cluster: MonitoredCluster) -> None:
+    """And counts the instances that are ready."""
     cluster.standin.change("agents", kind="node", count=2)
-    tls = tls_files_of(cluster.row)
+    row = cluster.row
     steps = {
         step.name: step
-        async for step in run_connection_test(AddressKind.STATIC, cluster.row.auths, tls, "teleport")
+        async for step in run_connection_test(
+            AddressKind.STATIC, row.auths, tls_files_of(row), "teleport", cluster.diag_addresses()
+        )
     }
     # The certificates of the stand-in expire tomorrow.
     assert steps.pop(StepName.TLS).verdict is StepVerdict.WARNING
@@ -197,3 +323,4 @@ async def test_connection_test_names_cluster_and_version(cluster: MonitoredClust
     assert {verdict for verdict, _ in verdicts.values()} == {StepVerdict.OK}, verdicts
     assert "Teleport 18.1.0" in steps[StepName.IDENTITY].text
     assert steps[StepName.INSTANCES].text == "2 auths and 2 proxies."
+    assert steps[StepName.READYZ].text == "4 instances ready."

@@ -136,7 +136,7 @@ _FOREIGN_FLAGS = frozenset(
     {
         *("--from-literal", "--home-dir", "--now", "--set", "--shell", "--system"),
         *("--bind", "--descriptor_set_out", "--find-links", "--include_imports", "--no-index"),
-        *("--format", "--out", "--roles", "--ttl"),
+        *("--diag-addr", "--format", "--out", "--roles", "--ttl"),
         *("--proxy-cacert", "--proxy-cert", "--proxy-key", "--proxy-user", "--proxytunnel"),
     }
 )

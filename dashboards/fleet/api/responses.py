@@ -12,6 +12,7 @@ from dashboards.shared.headlines import present_headline
 from dashboards.shared.instance_states import shown_state_of
 from dashboards.shared.presenters import to_moment_or_none
 from fleet.alerts.headlines.headline import Headline
+from fleet.alerts.wording.reported_counts import find_reported_counts
 from fleet.monitoring.evidence import Heartbeat
 from fleet.monitoring.views import AgentView, Explanation, InstanceView, Summary
 from fleet.vocabulary.instances import poll_fields_of
@@ -44,6 +45,7 @@ def summary_response_of(summary: Summary, headline: Headline, now: float) -> sch
 def instance_item_of(view: InstanceView, requested_drains: Collection[str] = ()) -> schemas.InstanceItem:
     """Return one instance of a response; `requested_drains`: ids of the instances that an operator drained."""
     facts = view.facts
+    reported_counts = find_reported_counts(facts, view.state)
     # Fields with the same name in the schema and in the facts are copied.
     return schemas.InstanceItem.model_validate(
         {
@@ -68,6 +70,9 @@ def instance_item_of(view: InstanceView, requested_drains: Collection[str] = ())
             "ttl_seconds": facts.ttl,
             "expires_at": to_moment_or_none(facts.expires_at),
             "serving": None if facts.serving is None else facts.serving.name,
+            "connection_counts": dict(facts.connection_counts),
+            "counted_at": to_moment_or_none(facts.counted_at),
+            "counts_text": "" if reported_counts is None else reported_counts.missing_sentence,
             "attempts": [
                 {"at": to_moment_or_none(attempt.at), "succeeded": attempt.ok, "error": attempt.error}
                 for attempt in facts.attempts

@@ -290,6 +290,16 @@ class InstanceItem(Schema):
     """
     readyz: int | None
     """Last HTTP status code of `/readyz`; null without a response."""
+    connection_counts: dict[str, int]
+    """Connections that the instance counts without naming the agents, by type such as `node`: tunnels of a proxy,
+    connected resources of an auth. Empty if it reports none.
+    """
+    missing_tunnel_count: int | None
+    """SSH tunnels that a proxy expects and does not have; null if it does not report them."""
+    counted_at: datetime | None
+    """When the instance reported these counts; null without any."""
+    counts_text: str
+    """What the counts say, as a sentence, such as `3 of 400 SSH tunnels are missing at proxy-2.`; often empty."""
     attempts: list[AttemptItem]
     """Last two attempts to reach the instance, the newest first."""
     agent_count: int

@@ -44,7 +44,7 @@ def fleet_now(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
     now; `chart` (HistoryChart) of the 24 h
     before, or None with `?part=instances`; `cluster_row` (Cluster) if nothing is known of it, else None;
     `can_edit_cluster`; `no_auths_reason`: why the cluster has no auths, empty without one; `has_tunnel_counts`: the
-    source reports tunnels.
+    source reports the tunnels of each agent, so they can be counted.
     """
     moment = moment_of(request, cluster)
     table, now = moment.reader.table(cluster, moment.now), moment.now
@@ -76,8 +76,7 @@ def fleet_now(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
         "can_act": moment.past_at is None
         and Capability.RECONNECT_ADVICE not in missing_reasons
         and has_permission(request.user, Permission.ACT_ON_FLEET, cluster),
-        "has_tunnel_counts": not missing_reasons.keys()
-        >= {Capability.TUNNEL_COUNTS, Capability.TUNNELS_BY_AGENT},
+        "has_tunnel_counts": Capability.TUNNELS_BY_AGENT not in missing_reasons,
     }
     is_without_auths = not context["auths"] and bool(context["proxies"])
     context["no_auths_reason"] = missing_reasons.get(Capability.AGENT_TO_AUTH, "") if is_without_auths else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 
 import click
@@ -11,6 +12,7 @@ import click
 from fleet.cli.output import Failure, print_json
 from fleet.clusters.address_entries import check_entries
 from fleet.clusters.connection_test.run import run_connection_test
+from fleet.clusters.diag_addresses import DiagAddressError, find_diag_address_problems, parse_lines
 from fleet.clusters.test_report import (
     ConnectionTestReport,
     ConnectionTestStep,
@@ -64,9 +66,15 @@ def cluster() -> None:
 @click.option(
     "--source", default=DEFAULT_SOURCE, show_default=True, help="What its auths, proxies and agents run."
 )
+@click.option(
+    "--diag-addresses",
+    default="",
+    help="Of a Teleport cluster: instances with the host:port of their --diag-addr, separated by commas, such as "
+    "'auth-1 10.0.0.1:3000, proxy-1 10.0.0.2:3000'.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @client_tls_options
-def test(auths: str, kind: str, source: str, as_json: bool, tls: TLSFiles) -> None:
+def test(auths: str, kind: str, source: str, diag_addresses: str, as_json: bool, tls: TLSFiles) -> None:
     """Test the connection to a cluster from this machine, and say what to do about each failure.
 
     The test changes nothing. Exit code 0: no step failed; 1: a step failed.
@@ -75,9 +83,10 @@ def test(auths: str, kind: str, source: str, as_json: bool, tls: TLSFiles) -> No
     address_kind = AddressKind(kind)
     if problems := check_entries(address_kind, entries):
         raise Failure(f"--auths: {problems[0]}")
+    addresses = _parse_diag_addresses(diag_addresses)
     try:
         report = asyncio.run(
-            _run(address_kind, entries, tls if tls.enabled else None, source, is_shown=not as_json)
+            _run(address_kind, entries, tls if tls.enabled else None, source, addresses, is_shown=not as_json)
         )
     except (SourceNotInstalledError, SourceLoadError) as error:
         raise Failure(f"--source: {error}") from error
@@ -87,14 +96,30 @@ def test(auths: str, kind: str, source: str, as_json: bool, tls: TLSFiles) -> No
         raise _ConnectionTestFailed
 
 
+def _parse_diag_addresses(text: str) -> dict[str, str]:
+    try:
+        addresses = parse_lines(text.split(","))
+    except DiagAddressError as error:
+        raise Failure(f"--diag-addresses: {error}") from error
+    if problems := find_diag_address_problems(addresses):
+        raise Failure(f"--diag-addresses: {problems[0]}")
+    return addresses
+
+
 async def _run(
-    kind: AddressKind, entries: list[str], tls: TLSFiles | None, source: str, *, is_shown: bool
+    kind: AddressKind,
+    entries: list[str],
+    tls: TLSFiles | None,
+    source: str,
+    diag_addresses: Mapping[str, str],
+    *,
+    is_shown: bool,
 ) -> ConnectionTestReport:
     now = time.time()
     report = ConnectionTestReport(
         "", "", now, started_at=now, step_names=tuple(require_source(source).test_steps)
     )
-    async for step in run_connection_test(kind, entries, tls, source):
+    async for step in run_connection_test(kind, entries, tls, source, diag_addresses):
         report = replace(report, steps=(*report.steps, step))
         if is_shown:
             click.echo(format_step(step))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import email.utils
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -50,6 +50,8 @@ class APIStepsState:
     #: Seconds by which the clock of each instance is ahead of this machine's, by name.
     clock_offsets: dict[str, float] = field(default_factory=dict)
     clock: Callable[[], float] = time.time
+    #: Diag addresses that people entered, by name or id of the instance.
+    diag_addresses: Mapping[str, str] = field(default_factory=dict)
 
 
 #: Check of a step: it reads and updates what the steps have found so far.

@@ -7,6 +7,7 @@ import inspect
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from types import MappingProxyType
 
 import dns.asyncresolver
 
@@ -29,11 +30,15 @@ async def run_connection_test(
     entries: Sequence[str],
     tls: TLSFiles | None,
     source: str = DEFAULT_SOURCE,
+    diag_addresses: Mapping[str, str] = MappingProxyType({}),
     *,
     resolver: dns.asyncresolver.Resolver | None = None,
     clock: Callable[[], float] = time.time,
 ) -> AsyncIterator[ConnectionTestStep]:
-    """Yield every step of the source when it ends. Raises SourceNotInstalledError, SourceLoadError."""
+    """Yield every step of the source when it ends. `diag_addresses`: those that people entered, by instance.
+
+    Raises SourceNotInstalledError, SourceLoadError.
+    """
     cluster_source = require_source(source)
     checks: Mapping[StepName, StepCheck] = load_object(cluster_source.connection_test, dict)
     servers = server_steps.ServerStepsState(noun=cluster_source.form.address_noun)
@@ -49,7 +54,9 @@ async def run_connection_test(
             yield await _run(name, common_checks[name])
     connections = Connections(tls)
     try:
-        apis = api_steps.APIStepsState(connections, servers.addresses, tls, clock=clock)
+        apis = api_steps.APIStepsState(
+            connections, servers.addresses, tls, clock=clock, diag_addresses=diag_addresses
+        )
         for name in names:
             if name in checks:
                 yield await _run(name, functools.partial(checks[name], apis))

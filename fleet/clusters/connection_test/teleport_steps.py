@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from fleet.clusters.connection_test.api_steps import APIStepsState, StepCheck
 from fleet.clusters.connection_test.findings import StepFinding, count, skip_step
+from fleet.clusters.connection_test.teleport_health_steps import check_diag_ports, check_health
 from fleet.clusters.test_report import StepVerdict
 from fleet.monitoring.pollers.shard_poll import query_source
 from fleet.monitoring.sources import SourceError
@@ -182,8 +183,10 @@ def _one_line(error: SourceError) -> str:
 
 CHECKS: dict[StepName, StepCheck] = {
     StepName.IDENTITY: check_identity,
+    StepName.HEALTH: check_health,
     StepName.INSTANCES: check_instances,
     StepName.AGENTS: check_agents,
     StepName.INVENTORY: check_inventory,
     StepName.NETWORKING: check_networking_config,
+    StepName.READYZ: check_diag_ports,
 }

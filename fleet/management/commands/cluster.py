@@ -18,6 +18,7 @@ from typing_extensions import override
 from fleet.audit import RequestActor, shell_actor_of, write_entry
 from fleet.clusters import service
 from fleet.clusters.cluster_values import ClusterValues
+from fleet.clusters.diag_addresses import DiagAddressError, format_lines, parse_lines
 from fleet.clusters.record_removal import delete_keys_at
 from fleet.clusters.test_report import ConnectionTestReport, ConnectionTestStep, StepVerdict, pack_report
 from fleet.clusters.test_store import open_test_store, request_test
@@ -44,6 +45,7 @@ _FLAGS = {
     "auths": "--auths",
     "tls_source": "--tls",
     "tls_server_name": "--tls-server-name",
+    "diag_addresses": "--diag-addresses",
     "confirmation": "--confirm",
     "cluster_id": "cluster",
 }
@@ -122,6 +124,7 @@ class Command(ConsoleCommand):
             (AddressKind(row.address_kind).label, ", ".join(row.auths) or "none"),
             ("TLS files", service.describe_tls(row)),
             ("server name", row.tls_server_name or "by role"),
+            ("diag addresses", ", ".join(format_lines(row.diag_addresses)) or "none"),
             ("paused", "yes" if row.is_paused else "no"),
         ):
             self.stdout.write(f"{label}: {text}")
@@ -232,6 +235,11 @@ def _add_value_arguments(parser: ArgumentParser) -> None:
     for part, flag in _TLS_FLAGS.items():
         parser.add_argument(_format_flag(flag), metavar="FILE", help=f"{TLS_PARTS[part]}; empty: none")
     parser.add_argument("--tls-server-name", help="expected name in the certificates; empty: by role")
+    parser.add_argument(
+        "--diag-addresses",
+        help="of a Teleport cluster: instances with the host:port of their --diag-addr, separated by commas, such as "
+        "'auth-1 10.0.0.1:3000, proxy-1 10.0.0.2:3000'; empty: none",
+    )
 
 
 def _add_requirement_arguments(parser: ArgumentParser) -> None:
@@ -258,12 +266,21 @@ def _change_values(values: ClusterValues, options: dict[str, Any]) -> ClusterVal
     if options["auths"] is not None:
         entries = (entry.strip() for entry in options["auths"].split(","))
         values = replace(values, auths=tuple(filter(None, entries)))
+    if options["diag_addresses"] is not None:
+        values = replace(values, diag_addresses=_parse_diag_addresses(options["diag_addresses"]))
     paths = {part: options[flag] for part, flag in _TLS_FLAGS.items() if options[flag] is not None}
     if paths and values.tls_source not in {TLSSource.FILES, TLSSource.UPLOADED}:
         raise CommandError("TLS files need --tls files or --tls uploaded.", returncode=2)
     if values.tls_source == TLSSource.UPLOADED:
         return replace(values, tls_uploads={part: _read(part, path) for part, path in paths.items()})
     return replace(values, tls_files={**values.tls_files, **paths})
+
+
+def _parse_diag_addresses(text: str) -> dict[str, str]:
+    try:
+        return parse_lines(text.split(","))
+    except DiagAddressError as error:
+        raise CommandError(f"--diag-addresses: {error}", returncode=2) from error
 
 
 def _read(part: str, path: str) -> str:

@@ -35,7 +35,7 @@ def plan_shards(instances: Mapping[int, InstanceFacts], size: int, now: float) -
 
 def should_poll(facts: InstanceFacts, now: float) -> bool:
     """Return whether to poll an instance: not when it is deregistered, nor long after it expired without responding."""
-    if not facts.address or facts.gone_at is not None:
+    if not facts.poll_address or facts.gone_at is not None:
         return False
     if facts.expires_at is None or facts.expires_at > now - _FORGET_AFTER_SECONDS:
         return True
@@ -54,7 +54,11 @@ def select_list_auths(
     A failing auth is never used: its lists may be old. Degraded and draining auths come after others. Bootstrap
     addresses come last, unless they are addresses of known auths.
     """
-    auths = [facts for facts in instances if facts.kind is InstanceKind.AUTH and should_poll(facts, now)]
+    auths = [
+        facts
+        for facts in instances
+        if facts.kind is InstanceKind.AUTH and facts.address and should_poll(facts, now)
+    ]
     states = {facts.index: instance_state(facts, now, timing) for facts in auths}
     usable = [facts for facts in auths if states[facts.index] in READABLE_STATES]
     usable.sort(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,19 @@ from fleet.monitoring.evidence import LISTS, PRESENCE, FeedFreshness
 from fleet.monitoring.pollers.loaded_source import LoadedSource
 from fleet.monitoring.pollers.record_sightings import RecordHandle
 from fleet.monitoring.pollers.shard_poll import PollResult, ShardResult
+from fleet.monitoring.sources.diag_addresses import (
+    KnownInstance,
+    find_diag_address,
+    find_missing_by_diag_addresses,
+)
 from fleet.monitoring.sources.presence import AGENTS, INSTANCES, AgentChanges, ListedAgent, ListedInstance
 from fleet.monitoring.sources.source import EvidenceSource
 from fleet.monitoring.state.codec import FeedState, Rows, blank_rows, rows_of
+from fleet.monitoring.state.list_notices import ListNoticeStore
 from fleet.monitoring.state.missing_capabilities import MissingCapabilityStore
 from fleet.monitoring.state.roster import clean_text
 from fleet.source_plugins.declaration import list_missing
+from fleet.vocabulary.capabilities import Capability
 from fleet.vocabulary.instances import InstanceFacts, InstanceKind, InstanceResource, extract_part
 
 #: A resource that disappears with more than this share of its TTL left was deleted; with less it expired, and the
@@ -32,27 +40,51 @@ _DEFAULT_TTL = 600.0
 _REMOVED_AFTER_SECONDS = 600.0
 
 
-def record_lists(handle: RecordHandle, shard_result: ShardResult, loaded_source: LoadedSource) -> None:
+def record_lists(
+    handle: RecordHandle,
+    shard_result: ShardResult,
+    loaded_source: LoadedSource,
+    diag_addresses: Mapping[str, str] = MappingProxyType({}),
+) -> None:
     """Write the lists and the missing capabilities, or that no auth responded.
 
-    Raises RecordLostError, StateUnavailableError.
+    `diag_addresses`: those that people entered, by instance. Raises RecordLostError, StateUnavailableError.
     """
     list_result = shard_result.list_result
     if list_result is None:
         if shard_result.probe_succeeded:
             _record_failure(handle, shard_result.at, loaded_source.polling.list_sources)
         return
-    missing_capabilities = list_missing(loaded_source.source, list_result.missing_capabilities)
+    has_diag_addresses = loaded_source.source.form.has_diag_addresses
+    instances, agents = list_result.response_of(INSTANCES), list_result.response_of(AGENTS)
+    findings = dict(list_result.missing_capabilities)
+    if has_diag_addresses:
+        findings |= _find_missing_by_diag_addresses(handle, instances or (), diag_addresses, loaded_source)
+    missing_capabilities = list_missing(loaded_source.source, findings)
     MissingCapabilityStore(handle.writer.redis, handle.writer.prefix).write(
         handle.cluster, missing_capabilities
     )
+    ListNoticeStore(handle.writer.redis, handle.writer.prefix).write(
+        handle.cluster, _describe_old_lists(list_result)
+    )
     _record_failure(handle, list_result.at, list_result.failed_sources)
-    instances, agents = list_result.response_of(INSTANCES), list_result.response_of(AGENTS)
     if instances is not None:
         addresses = list_result.addresses if loaded_source.polling.has_instances_by_address else None
-        _record_instances(handle, instances, list_result.at, addresses)
+        _record_instances(
+            handle, instances, list_result.at, addresses, diag_addresses if has_diag_addresses else None
+        )
     if agents is not None:
         _record_agents(handle, list_result, agents)
+
+
+def _describe_old_lists(list_result: PollResult) -> str:
+    """Return that the lists may be old, and what to do, as sentences; empty for those of an auth that is serving."""
+    if not list_result.is_old:
+        return ""
+    return (
+        f"The lists of this cluster may be old: the auth at {list_result.target.address} reports that it is not "
+        "ready, and no other address of the cluster returned lists. Enter the address of another auth."
+    )
 
 
 def _record_failure(handle: RecordHandle, at: float, sources: Iterable[EvidenceSource[Any]]) -> None:
@@ -68,8 +100,13 @@ def _record_instances(
     listed_instances: Sequence[ListedInstance],
     at: float,
     addresses: Sequence[str] | None,
+    diag_addresses: Mapping[str, str] | None,
 ) -> None:
-    """Write the resources. `addresses`: those of the cluster if an instance without one of them was removed."""
+    """Write the resources.
+
+    `addresses`: those of the cluster if an instance without one of them was removed. `diag_addresses`: those that
+    people entered, in place of those of the list; None: those of the list count.
+    """
     writer, cluster = handle.writer, handle.cluster
     identities = [
         (clean_text(instance.id), instance.kind.value, clean_text(instance.resource.name))
@@ -83,6 +120,11 @@ def _record_instances(
         is_unlisted = index not in resources and facts.gone_at is None
         if is_unlisted and (is_deleted(facts, at) or is_removed(facts, addresses, at)):
             resources[index] = replace(extract_part(InstanceResource, facts), gone_at=at)
+        elif is_unlisted and diag_addresses is not None:
+            # An instance that failed is not listed for long, and its address may be corrected meanwhile.
+            resources[index] = extract_part(InstanceResource, facts)
+    if diag_addresses is not None:
+        resources |= _with_diag_addresses(handle, identities, indices, resources, diag_addresses)
     previous_resources = {
         index: extract_part(InstanceResource, facts) for index, facts in handle.instances.items()
     }
@@ -97,6 +139,38 @@ def _record_instances(
         LISTS,
         feed_before=before,
         feed_after=FeedState(freshness=FeedFreshness(at, at)),
+    )
+
+
+def _with_diag_addresses(
+    handle: RecordHandle,
+    identities: Sequence[tuple[str, str, str]],
+    indices: Sequence[int],
+    resources: Mapping[int, InstanceResource],
+    diag_addresses: Mapping[str, str],
+) -> dict[int, InstanceResource]:
+    """Return resources with the diag addresses that people entered for them."""
+    ids = {index: facts.id for index, facts in handle.instances.items()}
+    ids |= {index: identity for index, (identity, _, _) in zip(indices, identities, strict=True)}
+    return {
+        index: replace(resource, diag_address=find_diag_address(diag_addresses, ids[index], resource.name))
+        for index, resource in resources.items()
+    }
+
+
+def _find_missing_by_diag_addresses(
+    handle: RecordHandle,
+    listed_instances: Sequence[ListedInstance],
+    diag_addresses: Mapping[str, str],
+    loaded_source: LoadedSource,
+) -> dict[Capability, str]:
+    """Return the capabilities that the cluster lacks without diag addresses of its instances, with the reason."""
+    known_instances = {
+        *(KnownInstance(facts.id, facts.name, facts.kind) for facts in handle.instances.values()),
+        *(KnownInstance(instance.id, instance.resource.name, instance.kind) for instance in listed_instances),
+    }
+    return find_missing_by_diag_addresses(
+        diag_addresses, known_instances, loaded_source.polling.instance_capabilities
     )
 
 

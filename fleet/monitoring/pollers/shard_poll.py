@@ -6,11 +6,12 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fleet.monitoring.pollers.probe import SelfProbe
 from fleet.monitoring.sources import SourceError
+from fleet.monitoring.sources.health import HealthResponse
 from fleet.monitoring.sources.source import (
     EvidenceSource,
     PollTarget,
@@ -21,6 +22,7 @@ from fleet.monitoring.sources.source import (
 from fleet.transport.poll_connections import Connections
 from fleet.transport.tls import TLSError
 from fleet.vocabulary.capabilities import Capability
+from fleet.vocabulary.instances import ServingStatus
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +47,8 @@ class PollResult:
     missing_capabilities: Mapping[Capability, str] = field(default_factory=dict)
     #: Of lists: first addresses of the cluster.
     addresses: Sequence[str] = ()
+    #: Of lists: the auth reports that it is not serving, so its lists may be old.
+    is_old: bool = False
 
     def response_of(self, source: EvidenceSource[ResponseT]) -> ResponseT | None:
         """Return the response of a source; None when it was not polled or failed."""
@@ -111,7 +115,7 @@ async def poll_targets(
                     for target in targets
                 )
             ),
-            _read_lists(connections, auths, polling.list_sources, remaining_seconds, clock),
+            _read_lists(connections, auths, polling, remaining_seconds, clock),
         )
     for poll_result in poll_results:
         if poll_result.error:
@@ -122,25 +126,50 @@ async def poll_targets(
 async def _read_lists(
     connections: Connections,
     auths: Sequence[PollTarget],
-    sources: Sequence[EvidenceSource[Any]],
+    polling: SourcePolling,
     remaining_seconds: Clock,
     clock: Clock,
 ) -> PollResult | None:
-    """Ask one auth after another until one returns all lists; otherwise return the best result."""
+    """Ask one auth after another until one returns all lists and is serving; otherwise return the best result."""
+    sources = polling.list_sources
     best_result: PollResult | None = None
     addresses = tuple(auth.address for auth in auths)
     for auth_position, auth in enumerate(auths):
         if remaining_seconds() <= 0:
             break
         share = 1.0 if auth_position == len(auths) - 1 else _FIRST_SHARE
-        list_result = await _poll_target(
-            connections, auth, sources, _share_of(remaining_seconds, share), clock, addresses
+        remaining_share = _share_of(remaining_seconds, share)
+        list_result, is_serving = await asyncio.gather(
+            _poll_target(connections, auth, sources, remaining_share, clock, addresses),
+            _is_serving(connections, auth, polling.list_health, remaining_share, clock),
         )
-        if not list_result.failed_sources:
+        list_result = replace(list_result, is_old=not is_serving)
+        if not list_result.failed_sources and is_serving:
             return list_result
-        if best_result is None and len(list_result.failed_sources) < len(sources):
+        if len(list_result.failed_sources) < len(sources) and (
+            best_result is None or _list_rank_of(list_result) < _list_rank_of(best_result)
+        ):
             best_result = list_result
     return best_result
+
+
+def _list_rank_of(list_result: PollResult) -> tuple[bool, bool]:
+    """Return a sort key of lists: complete ones first, then those of auths that are serving."""
+    return bool(list_result.failed_sources), list_result.is_old
+
+
+async def _is_serving(
+    connections: Connections,
+    auth: PollTarget,
+    source: EvidenceSource[HealthResponse] | None,
+    remaining_seconds: Clock,
+    clock: Clock,
+) -> bool:
+    """Return whether an auth does not report that it is not serving; without a response it reports nothing."""
+    if source is None:
+        return True
+    response = await query_source(connections, auth, source, remaining_seconds, clock)
+    return isinstance(response, SourceError) or response.serving_status is not ServingStatus.NOT_SERVING
 
 
 async def _poll_target(

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Collection, Coroutine, Hashable, Sequence
+from collections.abc import Collection, Coroutine, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 import uvloop
@@ -87,12 +88,14 @@ class Worker:
         bootstrap_addresses: Sequence[str] | None,
         tls: TLSFiles | None = None,
         source: str = DEFAULT_SOURCE,
+        diag_addresses: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """Poll the instances of a shard, and the lists unless `bootstrap_addresses` is None; record the responses.
 
         `tls`: the files of the cluster. Connections are made anew when `tls` or the content of the files changes.
-        `source`: that of the cluster. Raises RecordLostError, StateUnavailableError, SourceNotInstalledError,
-        SourceLoadError.
+        `source`: that of the cluster. `diag_addresses`: those that people entered, by instance.
+
+        Raises RecordLostError, StateUnavailableError, SourceNotInstalledError, SourceLoadError.
         """
         loaded_source = load_source(source)
         known_indices = [index for index in instances if index in handle.instances]
@@ -104,7 +107,7 @@ class Worker:
         shard_result = self.run(self._poll(handle, targets, bootstrap_addresses, tls, loaded_source.polling))
         record_poll_results(handle, shard_result, self.polling.health_settings)
         if bootstrap_addresses is not None:
-            record_lists(handle, shard_result, loaded_source)
+            record_lists(handle, shard_result, loaded_source, diag_addresses)
 
     def keep_only(self, clusters: Collection[str]) -> None:
         """Close the connections to all other clusters: they were removed or paused."""
@@ -144,7 +147,7 @@ class Worker:
         return PollTarget(
             facts.index,
             facts.kind,
-            facts.address,
+            facts.poll_address,
             facts.diag_address,
             feed_epoch=feed_state.epoch,
             feed_revision=feed_state.revision,
@@ -181,7 +184,7 @@ class Worker:
         if bootstrap_addresses is not None:
             # Remove what belongs to instances that are no longer polled.
             now = time.time()
-            addresses = {facts.address for facts in handle.instances.values() if should_poll(facts, now)}
+            addresses = {facts.poll_address for facts in handle.instances.values() if should_poll(facts, now)}
             await connections.keep_only(addresses | {auth.address for auth in auths})
         return shard_result
 

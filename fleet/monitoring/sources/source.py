@@ -89,11 +89,18 @@ class SourcePolling:
     instance_sources: Sequence[EvidenceSource[Any]]
     #: Polled at one auth, for the whole cluster.
     list_sources: Sequence[EvidenceSource[Any]]
+    #: Polled at the auth of the lists: one that is not serving may have old lists, so those of the next auth count.
+    list_health: EvidenceSource[Any] | None = None
     #: Polled at instances between rounds: their policies change only with a restart.
     policies: EvidenceSource[Any] | None = None
     #: The instances are those behind the addresses of the cluster, and their resources do not expire: an instance whose
     #: diag address is not among them is removed when it has not responded for 10 min.
     has_instances_by_address: bool = False
+
+    @property
+    def instance_capabilities(self) -> frozenset[Capability]:
+        """Return the capabilities that the instances give a cluster: what is polled at each of them."""
+        return frozenset().union(*(source.capabilities for source in self.instance_sources))
 
     @property
     def capabilities(self) -> frozenset[Capability]:

@@ -224,7 +224,7 @@ def pack_poll(poll: Poll) -> str:
         "attempts": [[attempt.at, int(attempt.ok), attempt.error] for attempt in poll.attempts],
         "watch": None if poll.watch is INITIAL_WATCH else pack_watch(poll.watch),
     }
-    present_fields = {name: content for name, content in fields.items() if content is not None}
+    present_fields = {name: content for name, content in fields.items() if content not in (None, ())}
     return json.dumps(present_fields, separators=(",", ":"))
 
 
@@ -237,6 +237,8 @@ def unpack_poll(text: bytes) -> dict[str, Any]:
     fields["attempts"] = tuple(PollAttempt(at, bool(ok), error) for at, ok, error in fields["attempts"])
     if "serving" in fields:
         fields["serving"] = ServingStatus(fields["serving"])
+    if "connection_counts" in fields:
+        fields["connection_counts"] = tuple((name, count) for name, count in fields["connection_counts"])
     if "watch" in fields:
         fields["watch"] = unpack_watch(fields["watch"])
     if not fields.keys() <= _POLL_FIELDS:

@@ -25,6 +25,7 @@ from fleet.monitoring.state.attribute_store import AttributeCache
 from fleet.monitoring.state.codec import HEADER_SIZE, RecordHeader, rows_of, unpack_header
 from fleet.monitoring.state.connect import connect, map_redis_errors
 from fleet.monitoring.state.keys import Keys
+from fleet.monitoring.state.list_notices import ListNoticeStore
 from fleet.monitoring.state.missing_capabilities import MissingCapabilityStore
 from fleet.monitoring.state.record import empty_record, load_record
 from fleet.monitoring.state.roster import Rosters
@@ -172,6 +173,13 @@ class Reader:
     def missing_capabilities(self, cluster: str) -> dict[Capability, str]:
         """Return what the newest round found that the cluster's source cannot do. Raises StateUnavailableError."""
         return MissingCapabilityStore(self._redis, self._prefix).read(cluster)
+
+    def list_notice(self, cluster: str) -> str:
+        """Return what people must know of the cluster's lists, as a sentence; often empty.
+
+        Raises StateUnavailableError.
+        """
+        return ListNoticeStore(self._redis, self._prefix).read(cluster)
 
     def agent_responses(self, cluster: str) -> dict[int, AgentReportResponse]:
         """Return recent agent reports by agent index, at most 2,000. Raises StateUnavailableError."""

@@ -107,6 +107,22 @@ def test_uploads_are_in_no_response(client: Client, admin: dict[str, str], tmp_p
         assert b"BEGIN" not in text
 
 
+def test_diag_addresses(client: Client, admin: dict[str, str]) -> None:
+    """By instance; a change replaces all of them, and the audit log has both."""
+    body = _EU | {"source": "teleport", "tls_source": "settings"}
+    addresses = {"auth-1": "10.0.0.1:3000", "proxy-1": "10.0.0.2:3000"}
+    response = _post(client, "", body | {"diag_addresses": addresses}, admin)
+    assert response.status_code == 201, response.content
+    assert response.json()["diag_addresses"] == addresses
+    change = _post(client, "/eu", {"diag_addresses": {"auth-1": "10.0.0.9:3000"}}, admin)
+    assert change.json()["diag_addresses"] == {"auth-1": "10.0.0.9:3000"}
+    assert _post(client, "/eu", {"name": "EU"}, admin).json()["diag_addresses"] == {"auth-1": "10.0.0.9:3000"}
+    entry = AuditEntry.objects.filter(action="cluster.update").order_by("pk")[0]
+    assert entry.before["diag_addresses"] == addresses
+    refusal = _post(client, "/eu", {"diag_addresses": {"auth-1": "http://10.0.0.9:3000"}}, admin)
+    assert "Enter host:port, such as 10.0.0.1:3000" in refusal.json()["problems"]["diag_addresses"]
+
+
 def test_wrong_values_have_a_sentence_by_field(client: Client, admin: dict[str, str]) -> None:
     """Unknown names are errors, too."""
     refusal = _post(client, "", {"id": "EU", "name": "", "auths": ["auth-1"]}, admin)

@@ -39,6 +39,18 @@ def test_values() -> None:
     assert (values.production, values.review_required) == (True, False)
 
 
+def test_diag_addresses_are_read_by_line() -> None:
+    """Those of a product whose form does not show them are left out; the list of products marks the others."""
+    lines = "auth-1 10.0.0.1:3000\r\n\r\n proxy-1\t10.0.0.2:3000 "
+    form = _form({"source": "teleport", "diag_addresses": lines})
+    assert form.is_valid()
+    assert form.to_values().diag_addresses == {"auth-1": "10.0.0.1:3000", "proxy-1": "10.0.0.2:3000"}
+    assert 'value="teleport" selected data-has-diag-addresses' in str(form["source"])
+    form = _form({"diag_addresses": lines})
+    assert form.is_valid()
+    assert form.to_values().diag_addresses == {}
+
+
 def test_uploads_are_read_as_text() -> None:
     form = _form({"tls_source": "uploaded"}, {"key_upload": _PEM})
     assert form.is_valid()

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from fleet.cli.console import format_instances
 from fleet.cli.main import main
 from fleet.vocabulary.verdicts import State
 from tests.fakes.console import TOKEN, FakeConsole, run_console
@@ -206,3 +207,28 @@ def test_wrong_token_is_one_line_and_exit_code_2(fake: FakeConsole) -> None:
     outcome = CliRunner(env={"REFLOAT_URL": fake.url, "REFLOAT_TOKEN": "wrong"}).invoke(main, ["summary"])
     assert outcome.exit_code == 2
     assert len(outcome.stderr.splitlines()) == 1
+
+
+def test_table_of_instances_has_the_tunnels_that_proxies_count() -> None:
+    """Of products that do not name the agents; an older console sends no counts."""
+    instance = {
+        "name": "proxy-1",
+        "kind": "proxy",
+        "state": "ok",
+        "address": "",
+        "agent_count": 0,
+        "generation": 0,
+        "group": "",
+        "drain": None,
+        "explanation": "",
+    }
+    counts = {
+        "counted_at": "2026-11-28T10:00:00Z",
+        "connection_counts": {"app": 12, "node": 397},
+        "counts_text": "3 of 400 SSH tunnels are missing at proxy-1.",
+    }
+    table = format_instances([instance, {**instance, **counts}])
+    [_, older_row, row] = table.splitlines()
+    assert older_row.split() == ["proxy-1", "OK", "0"]
+    assert row.split()[:3] == ["proxy-1", "OK", "409"]
+    assert row.endswith("3 of 400 SSH tunnels are missing at proxy-1.")

@@ -49,6 +49,7 @@ def test_reserved_ids(cluster_id: str) -> None:
         ({"auths": ["auth-1"]}, "auths", "has no port"),
         ({"tls_source": "x"}, "tls_source", "Use settings, none, files, uploaded"),
         ({"tls_server_name": "a b"}, "tls_server_name", "not a host name"),
+        ({"source": "teleport", "diag_addresses": {"a": "b"}}, "diag_addresses", "has no port"),
         ({"tls_source": "files"}, "tls_files.authority", "Enter the path"),
         ({"tls_source": "files", "tls_files": {"authority": "ca.pem"}}, "tls_files.authority", "absolute"),
         ({"tls_source": "files", "tls_files": {"key": "/k"}}, "tls_files.certificate", "belong together"),
@@ -74,11 +75,14 @@ def test_fields_that_do_not_apply_to_a_source() -> None:
     """A kind of address, a source of TLS files and a server name that the product does not have."""
     form = SourceForm((AddressKind.STATIC,), (TLSSource.NONE,), has_server_name=False)
     source = replace(SOURCE, label="NATS", form=form)
-    values = ClusterValues("EU", address_kind="srv", tls_source="files", tls_server_name="a")
+    values = ClusterValues(
+        "EU", address_kind="srv", tls_source="files", tls_server_name="a", diag_addresses={"a": "a:1"}
+    )
     assert find_form_problems(source, values) == {
         "address_kind": "NATS clusters do not have this kind of address. Use static.",
         "tls_source": "NATS clusters do not have this source of TLS files. Use none.",
         "tls_server_name": "NATS clusters do not have a server name. Leave it empty.",
+        "diag_addresses": "Refloat needs no diag addresses of NATS clusters. Leave them empty.",
     }
     assert find_form_problems(source, ClusterValues("EU", tls_source="none")) == {}
 

@@ -123,3 +123,40 @@ def test_page_claims_nothing_that_the_source_does_not_report(
     page = client.get("/").content.decode()
     assert ("Take out of service…" in page) is is_reported
     assert ("not reported" in page) is not is_reported
+
+
+def test_tunnels_are_counted_where_the_agents_are_not_named(
+    viewer: Client, fake_reader: FakeReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By page and API; the missing ones in a sentence, and a proxy without counts reports none."""
+    Cluster.objects.update(source="teleport")
+    now = time.time()
+    table = fake_reader.table("default", now)
+    view = table.instances[2]
+    facts = replace(
+        view.facts,
+        address="",
+        diag_address="10.0.0.2:3000",
+        connection_counts=(("app", 12), ("node", 1397)),
+        missing_tunnel_count=3,
+        counted_at=now,
+    )
+    instances = {**table.instances, 2: replace(view, facts=facts)}
+    monkeypatch.setattr(fake_reader, "table", lambda *_: replace(table, instances=instances))
+    monkeypatch.setattr(fake_reader, "instances", lambda *_: tuple(instances.values()))
+    page = viewer.get("/?part=instances").content.decode()
+    sentence = (
+        "3 of 1,400 SSH tunnels are missing at proxy-1. The API of the cluster does not name the agents."
+    )
+    assert sentence in page
+    assert "<b>1,409</b> tunnels" in page
+    assert "1,397 node, 12 app" in page
+    assert "not reported" in page
+    proxy, other_proxy = viewer.get("/api/v1/instances").json()["instances"][2:]
+    assert (proxy["connection_counts"], proxy["missing_tunnel_count"]) == ({"app": 12, "node": 1397}, 3)
+    assert proxy["counts_text"] == sentence
+    assert (other_proxy["connection_counts"], other_proxy["counted_at"], other_proxy["counts_text"]) == (
+        {},
+        None,
+        "",
+    )

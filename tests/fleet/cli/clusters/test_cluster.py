@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from click.testing import CliRunner, Result
 
 from fleet.cli.main import main
@@ -46,3 +47,17 @@ def test_invalid_entries_are_an_error() -> None:
 
     assert outcome.exit_code == 2
     assert "refloat: --auths: 'auth-1' has no port. Enter host:port" in outcome.stderr
+
+
+@pytest.mark.parametrize(
+    ("addresses", "sentence"),
+    [
+        ("auth-1", "'auth-1' is not an instance and an address"),
+        ("auth-1 http://a:1", "'http://a:1' is a URL. Enter host:port, such as 10.0.0.1:3000."),
+    ],
+)
+def test_invalid_diag_addresses_are_an_error(addresses: str, sentence: str) -> None:
+    outcome = _test("--auths", "auth-1:3025", "--source", "teleport", "--diag-addresses", addresses)
+
+    assert outcome.exit_code == 2
+    assert f"refloat: --diag-addresses: {sentence}" in outcome.stderr

@@ -82,6 +82,19 @@ def test_uploads_are_read_from_files_and_never_shown(tmp_path: Path) -> None:
         _run_command("edit", "eu", "--tls", "none", "--tls-key", files["key"])
 
 
+def test_diag_addresses_are_set_shown_and_removed() -> None:
+    """By instance; another format is a problem of the flag."""
+    arguments = ("eu", "--source", "teleport", "--auths", "a:1", "--tls", "settings")
+    _run_command("add", *arguments, "--diag-addresses", "auth-1 10.0.0.1:3000, proxy-1 10.0.0.2:3000")
+    assert "diag addresses: auth-1 10.0.0.1:3000, proxy-1 10.0.0.2:3000\n" in _run_command("show", "eu")
+    with pytest.raises(CommandError, match="--diag-addresses: 'auth-1' is not an instance and an address"):
+        _run_command("edit", "eu", "--diag-addresses", "auth-1")
+    with pytest.raises(CommandError, match="--diag-addresses: 'a' has no port"):
+        _run_command("edit", "eu", "--diag-addresses", "auth-1 a")
+    _run_command("edit", "eu", "--diag-addresses", "")
+    assert "diag addresses: none\n" in _run_command("show", "eu")
+
+
 @pytest.mark.parametrize("verdict", [StepVerdict.OK, StepVerdict.FAILED])
 def test_connection_test_is_followed_until_it_ends(
     verdict: StepVerdict, valkey_url: str, prefix: str, settings: Settings, monkeypatch: pytest.MonkeyPatch

@@ -88,6 +88,21 @@ ROWS: list[tuple[str, Mapping[str, Any], InstanceState]] = [
         InstanceState.UNKNOWN,
     ),
     (
+        "without an address, listed",
+        {**UNPOLLED, "address": "", "expires_at": NOW + 5, "listed_at": NOW},
+        InstanceState.OK,
+    ),
+    (
+        "without an address any more, listed",
+        {**UNPOLLED, "address": "", "expires_at": NOW + 5, "listed_at": NOW, "attempts": (FAILED_NOW,)},
+        InstanceState.OK,
+    ),
+    (
+        "only a diag address, not polled yet",
+        {**UNPOLLED, "address": "", "diag_address": "h:2", "expires_at": NOW + 5, "listed_at": NOW},
+        InstanceState.UNKNOWN,
+    ),
+    (
         "said NOT_SERVING long ago and answers otherwise",
         {"serving": ServingStatus.NOT_SERVING, "serving_at": NOW - 10},
         InstanceState.OK,

@@ -47,6 +47,15 @@ def test_instances_that_are_not_polled() -> None:
     assert plan_shards(instances, 10, NOW)[0].instances == (3, 4)
 
 
+def test_instance_with_only_a_diag_address_is_polled() -> None:
+    """But never asked for lists, nor for changes."""
+    instances = {0: auth(0, address="", diag_address="h:3000"), 1: auth(1)}
+    assert plan_shards(instances, 10, NOW)[0].instances == (0, 1)
+    assert instances[0].poll_address == "h:3000"
+    assert select_list_auths(instances.values(), [], 0, NOW, Timing()) == [(1, "h:1")]
+    assert find_admin_addresses(instances.values(), NOW, Timing()) == ["h:1"]
+
+
 def test_lists_are_read_from_the_last_good_auth_first() -> None:
     """Then healthy ones, unknown ones and the bootstrap addresses; never a sick one."""
     auths = [

@@ -5,12 +5,13 @@ import time
 
 import pytest
 
-from fleet.monitoring.pollers.shard_poll import PollResult, query_source
+from fleet.monitoring.pollers.shard_poll import PollResult, poll_targets, query_source
 from fleet.monitoring.sources import SourceError
-from fleet.monitoring.sources.source import EvidenceSource, PollTarget, SourceContext
+from fleet.monitoring.sources.health import HealthResponse
+from fleet.monitoring.sources.source import EvidenceSource, PollTarget, SourceContext, SourcePolling
 from fleet.transport.poll_connections import Connections
 from fleet.vocabulary.capabilities import Capability
-from fleet.vocabulary.instances import InstanceKind
+from fleet.vocabulary.instances import InstanceKind, ServingStatus
 
 PROXY = PollTarget(0, InstanceKind.PROXY, "127.0.0.1:1")
 
@@ -98,6 +99,48 @@ async def test_a_query_reports_capabilities_that_the_cluster_findings(connection
     response = await query_source(connections, PROXY, source, lambda: 1.0, time.time, addresses, findings)
     assert response == list(addresses)
     assert findings == {Capability.AGENT_TO_AUTH: "The role findings list."}
+
+
+def _make_list_polling(health_by_address: dict[str, ServingStatus | None]) -> SourcePolling:
+    """Return lists that each auth has, and the health of each; None: no response."""
+
+    async def list_names(context: SourceContext) -> str:
+        if context.target.address not in health_by_address:
+            raise SourceError("refused", has_response=False)
+        return context.target.address
+
+    async def get_health(context: SourceContext) -> HealthResponse:
+        status = health_by_address[context.target.address]
+        if status is None:
+            raise SourceError("late", has_response=False)
+        return HealthResponse(status)
+
+    return SourcePolling((), (EvidenceSource("list", list_names),), EvidenceSource("health", get_health))
+
+
+@pytest.mark.parametrize(
+    ("health_by_port", "expected_port", "is_old"),
+    [
+        ({1: ServingStatus.SERVING, 2: ServingStatus.SERVING}, 1, False),
+        ({1: ServingStatus.NOT_SERVING, 2: ServingStatus.SERVING}, 2, False),
+        ({1: ServingStatus.NOT_SERVING, 2: None}, 2, False),
+        ({1: ServingStatus.NOT_SERVING, 2: ServingStatus.SERVICE_UNKNOWN}, 2, False),
+        ({1: ServingStatus.NOT_SERVING, 2: ServingStatus.NOT_SERVING}, 1, True),
+        ({1: ServingStatus.NOT_SERVING}, 1, True),
+    ],
+)
+async def test_lists_of_an_auth_that_is_serving_are_preferred(
+    connections: Connections,
+    health_by_port: dict[int, ServingStatus | None],
+    expected_port: int,
+    is_old: bool,
+) -> None:
+    """Those of another one count only if there are no others, and may be old."""
+    polling = _make_list_polling({f"127.0.0.1:{port}": health for port, health in health_by_port.items()})
+    auths = [PollTarget(None, InstanceKind.AUTH, f"127.0.0.1:{port}") for port in (1, 2)]
+    list_result = (await poll_targets(connections, [], auths, polling, deadline=20.0)).list_result
+    assert list_result is not None
+    assert (list_result.target.address, list_result.is_old) == (f"127.0.0.1:{expected_port}", is_old)
 
 
 def test_an_instance_without_a_contact_was_not_reached_and_has_no_error() -> None:

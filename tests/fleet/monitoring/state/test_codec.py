@@ -48,7 +48,8 @@ def test_small_values_round_trip() -> None:
         assert (unpacked_resource.expires_at or None) == (resource.expires_at or None)
     attempts = (PollAttempt(2.0, ok=False, error="no"), PollAttempt(1.0, ok=True))
     full = Poll(attempts=attempts, serving=ServingStatus.UNKNOWN, serving_at=1.0, readyz=503, readyz_at=2.0)
-    for poll in (Poll(), full):
+    with_counts = Poll(connection_counts=(("app", 1), ("node", 2)), missing_tunnel_count=0, counted_at=1.0)
+    for poll in (Poll(), full, with_counts):
         assert Poll(**codec.unpack_poll(codec.pack_poll(poll).encode())) == poll
     for spell in (
         codec.InstanceSpell(),
