@@ -27,6 +27,7 @@ SOURCE = ClusterSource(
             Capability.AGENT_TO_AUTH,
             Capability.NETWORKING_READ,
             Capability.NETWORKING_WRITE,
+            Capability.WATCH,
         }
     ),
     polling="fleet.monitoring.sources.teleport.polling:POLLING",
@@ -37,7 +38,7 @@ SOURCE = ClusterSource(
         StepName.TLS: frozenset(),
         StepName.IDENTITY: frozenset(),
         StepName.INSTANCES: frozenset({Capability.INSTANCES}),
-        StepName.AGENTS: frozenset({Capability.AGENTS, Capability.LAST_SEEN}),
+        StepName.AGENTS: frozenset({Capability.AGENTS, Capability.LAST_SEEN, Capability.WATCH}),
         StepName.INVENTORY: frozenset({Capability.AGENT_TO_AUTH}),
         StepName.NETWORKING: frozenset({Capability.NETWORKING_READ, Capability.NETWORKING_WRITE}),
     },
@@ -54,7 +55,6 @@ SOURCE = ClusterSource(
         "the addresses that they announce.",
         Capability.POLICIES: "Teleport has no API for the environment variables of its processes.",
         Capability.RECONNECT_ADVICE: "Teleport has no API that asks agents to reconnect.",
-        Capability.WATCH: "Refloat reads the complete lists of Teleport clusters in each round.",
     },
     fixed_networking_fields={
         **dict.fromkeys(OWN_FIELD_NAMES, _NO_CLOSING),

@@ -17,9 +17,11 @@ from fleet.monitoring.pollers.plan import select_list_auths, should_poll
 from fleet.monitoring.pollers.record_lists import record_lists
 from fleet.monitoring.pollers.record_sightings import RecordHandle, record_poll_results
 from fleet.monitoring.pollers.shard_poll import ShardResult, poll_targets
+from fleet.monitoring.pollers.watches import Watches
 from fleet.monitoring.sources.source import PollTarget, SourcePolling
 from fleet.monitoring.state import RecordLostError
 from fleet.monitoring.state.codec import unpack_feed
+from fleet.monitoring.state.watch_leases import WatchLeases
 from fleet.monitoring.state.writer import Writer
 from fleet.protocol.destination import health as destination
 from fleet.protocol.retry.policy import RetryPolicy
@@ -65,6 +67,9 @@ class Worker:
         self._runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
         #: By cluster.
         self._connections: dict[str, _ClusterConnections] = {}
+        self._watches = Watches(
+            WatchLeases(writer.redis, writer.prefix), polling.timing.round_interval, polling.deadline
+        )
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in the event loop of the connections."""
@@ -101,13 +106,19 @@ class Worker:
             self._target_for(handle.instances[index], handle, round_number, agents.get(index, ()))
             for index in known_indices
         ]
-        shard_result = self.run(self._poll(handle, targets, bootstrap_addresses, tls, loaded_source.polling))
-        record_poll_results(handle, shard_result, self.polling.health_settings)
-        if bootstrap_addresses is not None:
+        if bootstrap_addresses is None:
+            shard_result = self.run(self._poll(handle, targets, None, tls, loaded_source.polling))
+            record_poll_results(handle, shard_result, self.polling.health_settings)
+            return
+        feed = unpack_feed(handle.feeds.get(PRESENCE))
+        with self._watches.round(handle.cluster, loaded_source.polling, feed) as polling:
+            shard_result = self.run(self._poll(handle, targets, bootstrap_addresses, tls, polling))
+            record_poll_results(handle, shard_result, self.polling.health_settings)
             record_lists(handle, shard_result, loaded_source)
 
     def keep_only(self, clusters: Collection[str]) -> None:
         """Close the connections to all other clusters: they were removed or paused."""
+        self._watches.keep_only(clusters)
         for cluster in self._connections.keys() - set(clusters):
             self.run(self._connections.pop(cluster).connections.close())
 

@@ -73,6 +73,9 @@ class Keys:
     #: String: capabilities that the cluster does not have -> why, as JSON; without
     #: the key it has all. Independent of the epoch.
     missing_capabilities = _Key("missing-capabilities")
+    #: Hash: token of the watch whose changes the rounds record, whether it is ready, and the
+    #: capabilities that it found missing; expires. Independent of the epoch.
+    watch_lease = _Key("watch-lease")
     #: Hash: instance id -> its policy report, or the error; independent of the epoch.
     policies = _Key("policies")
     #: String: the newest round that was begun.
@@ -106,6 +109,10 @@ class Keys:
     def pending_shards(self, round_number: int) -> str:
         """Return the key of a round's unfinished shards. Set."""
         return _key_name(self, f"round:{round_number}:pending")
+
+    def watch_changes(self, token: str) -> str:
+        """Return the key of the changes that a watch has received. Stream: by revision."""
+        return _key_name(self, f"watch-changes:{token}")
 
     @property
     def pattern(self) -> str:
