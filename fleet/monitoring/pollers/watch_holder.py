@@ -23,13 +23,20 @@ class WatchHolder:
     """An open watch whose list was recorded."""
 
     def __init__(
-        self, leases: WatchLeases, cluster: str, token: str, watch: AgentWatch, round_interval: float
+        self,
+        leases: WatchLeases,
+        cluster: str,
+        token: str,
+        watch: AgentWatch,
+        address: str,
+        round_interval: float,
     ) -> None:
-        """`round_interval` in seconds."""
+        """`address`: of the watched instance. `round_interval` in seconds."""
         self._leases = leases
         self._cluster = cluster
         self._token = token
         self._watch = watch
+        self._address = address
         self._round_interval = round_interval
         self._revision = 0
         self._stop_event = threading.Event()
@@ -76,6 +83,7 @@ class WatchHolder:
         waiting_count = self._leases.renew(
             self._cluster,
             self._token,
+            self._address,
             lease_seconds(self._round_interval),
             self._watch.missing_capabilities,
             self._revision,

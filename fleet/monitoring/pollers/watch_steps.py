@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Collection
 
 from fleet.monitoring.state.codec import FeedState
 from fleet.monitoring.state.watch_leases import WatchLease
@@ -29,14 +30,20 @@ class WatchStep(enum.Enum):
     WAIT = enum.auto()
 
 
-def decide_step(lease: WatchLease | None, feed: FeedState) -> WatchStep:
-    """Return the step of a round. `feed`: the record's place in the changes."""
+def decide_step(lease: WatchLease | None, feed: FeedState, addresses: Collection[str]) -> WatchStep:
+    """Return the step of a round.
+
+    `feed`: the record's place in the changes. `addresses`: the auths whose lists may be read.
+    """
     if lease is None:
         return WatchStep.TAKE
     if not lease.is_ready:
         return WatchStep.WAIT
     if lease.token != feed.epoch or feed.is_listing:
         # The record was rebuilt, or another list was recorded meanwhile.
+        return WatchStep.TAKE
+    if lease.address not in addresses:
+        # Somebody entered other addresses: the lists of this auth may be old.
         return WatchStep.TAKE
     has_gap = list(lease.changes) != list(range(feed.revision + 1, feed.revision + 1 + len(lease.changes)))
     return WatchStep.TAKE if has_gap else WatchStep.APPLY

@@ -36,6 +36,7 @@ class _OpenAttempt:
     cluster: str
     token: str
     watch: AgentWatch | None = None
+    address: str = ""
 
     def close(self) -> None:
         """Close the watch, if there is one."""
@@ -58,17 +59,20 @@ class Watches:
         self._refusals: dict[str, tuple[str, float]] = {}
 
     @contextmanager
-    def round(self, cluster: str, polling: SourcePolling, feed: FeedState) -> Iterator[SourcePolling]:
+    def round(
+        self, cluster: str, polling: SourcePolling, feed: FeedState, addresses: Collection[str]
+    ) -> Iterator[SourcePolling]:
         """Yield what is polled at a cluster in a round; the block polls and records it.
 
-        `feed`: the place of the record in the changes of agents. A watch that the block opens is held afterwards; if
-        the block raises an error, it is closed. Raises StateUnavailableError.
+        `feed`: the place of the record in the changes of agents. `addresses`: the auths whose lists may be read. A
+        watch that the block opens is held afterwards; if the block raises an error, it is closed. Raises
+        StateUnavailableError.
         """
         if polling.watch is None:
             yield polling
             return
         lease = self._leases.read(cluster, feed.epoch, feed.revision)
-        match decide_step(lease, feed):
+        match decide_step(lease, feed, addresses):
             case WatchStep.APPLY:
                 assert lease is not None, "a step of a lease"
                 yield _replace_agents(polling, lambda agents: _apply_changes(agents, lease, feed))
@@ -114,7 +118,9 @@ class Watches:
         if attempt.watch is not None:
             if previous_holder := self._holders.pop(cluster, None):
                 previous_holder.stop()
-            holder = WatchHolder(self._leases, cluster, token, attempt.watch, self._round_interval)
+            holder = WatchHolder(
+                self._leases, cluster, token, attempt.watch, attempt.address, self._round_interval
+            )
             self._holders[cluster] = holder
             holder.start()
 
@@ -127,6 +133,7 @@ class Watches:
         async def query(context: SourceContext) -> AgentChanges:
             # A round asks another auth after the first one failed.
             attempt.close()
+            attempt.address = context.target.address
             assert watch is not None, "only sources with a watch have rounds with one"
             try:
                 attempt.watch = await watch.open(context)

@@ -111,8 +111,10 @@ class Worker:
             record_poll_results(handle, shard_result, self.polling.health_settings)
             return
         feed = unpack_feed(handle.feeds.get(PRESENCE))
-        with self._watches.round(handle.cluster, loaded_source.polling, feed) as polling:
-            shard_result = self.run(self._poll(handle, targets, bootstrap_addresses, tls, polling))
+        auths = self._select_list_auths(handle, bootstrap_addresses)
+        addresses = {auth.address for auth in auths}
+        with self._watches.round(handle.cluster, loaded_source.polling, feed, addresses) as polling:
+            shard_result = self.run(self._poll(handle, targets, auths, tls, polling))
             record_poll_results(handle, shard_result, self.polling.health_settings)
             record_lists(handle, shard_result, loaded_source)
 
@@ -180,16 +182,16 @@ class Worker:
         self,
         handle: RecordHandle,
         targets: Sequence[PollTarget],
-        bootstrap_addresses: Sequence[str] | None,
+        auths: Sequence[PollTarget] | None,
         tls: TLSFiles | None,
         polling: SourcePolling,
     ) -> ShardResult:
+        """Poll targets, and the lists of one of the auths; None: no lists."""
         connections = await self._connections_to(handle.cluster, tls)
-        auths = [] if bootstrap_addresses is None else self._select_list_auths(handle, bootstrap_addresses)
         shard_result = await poll_targets(
-            connections, targets, auths, polling, deadline=self.polling.deadline
+            connections, targets, auths or (), polling, deadline=self.polling.deadline
         )
-        if bootstrap_addresses is not None:
+        if auths is not None:
             # Remove what belongs to instances that are no longer polled.
             now = time.time()
             addresses = {facts.address for facts in handle.instances.values() if should_poll(facts, now)}

@@ -25,11 +25,11 @@ redis.call('HSET', KEYS[1], 'token', ARGV[1], 'ready', '0')
 redis.call('PEXPIRE', KEYS[1], ARGV[3])
 return 1
 """
-#: ARGV: token, milliseconds, missing capabilities, revision, changes (empty: none).
+#: ARGV: token, milliseconds, missing capabilities, revision, changes (empty: none), address.
 #: Returns -1 after the lease was lost.
 _RENEW = """
 if redis.call('HGET', KEYS[1], 'token') ~= ARGV[1] then return -1 end
-redis.call('HSET', KEYS[1], 'ready', '1', 'missing', ARGV[3])
+redis.call('HSET', KEYS[1], 'ready', '1', 'missing', ARGV[3], 'address', ARGV[6])
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 if ARGV[5] ~= '' then redis.call('XADD', KEYS[2], ARGV[4] .. '-0', 'c', ARGV[5]) end
 redis.call('PEXPIRE', KEYS[2], ARGV[2] * 4)
@@ -50,6 +50,8 @@ class WatchLease:
     token: str
     #: The complete list of the watch was recorded, and changes are received.
     is_ready: bool
+    #: Of the watched instance, host:port; only of a ready watch.
+    address: str = ""
     #: Capabilities that the watch found missing, with the reason.
     missing_capabilities: Mapping[Capability, str] = field(default_factory=dict)
     #: Changes after the revision that was asked for, by revision, ascending; only of a ready watch of the same epoch.
@@ -77,15 +79,16 @@ class WatchLeases:
             if not fields:
                 return None
             token, is_ready = fields[b"token"].decode(), fields[b"ready"] == b"1"
+            address = fields.get(b"address", b"").decode()
             if not is_ready or token != epoch:
-                return WatchLease(token, is_ready)
+                return WatchLease(token, is_ready, address)
             with self._redis.pipeline(transaction=True) as pipe:
                 stream = keys.watch_changes(token)
                 pipe.xtrim(stream, minid=str(revision + 1), approximate=False)
                 pipe.xrange(stream)
                 entries = cast("list[tuple[bytes, dict[bytes, bytes]]]", pipe.execute()[1])
         changes = {int(entry_id.partition(b"-")[0]): content[b"c"] for entry_id, content in entries}
-        return WatchLease(token, is_ready, unpack_missing(fields.get(b"missing")), changes)
+        return WatchLease(token, is_ready, address, unpack_missing(fields.get(b"missing")), changes)
 
     def take(self, cluster: str, token: str, instead_of: str, seconds: float) -> bool:
         """Take the lease for `seconds`, if the token of the current one is `instead_of`; empty: if there is none."""
@@ -101,12 +104,13 @@ class WatchLeases:
         self,
         cluster: str,
         token: str,
+        address: str,
         seconds: float,
         missing_capabilities: Mapping[Capability, str],
         revision: int,
         changes: bytes = b"",
     ) -> int | None:
-        """Renew the lease, mark it as ready, and add changes; return how many wait for a round.
+        """Renew the lease of a watch at an address and add changes; return how many wait for a round.
 
         None after the lease was lost: nothing is written.
         """
@@ -114,7 +118,7 @@ class WatchLeases:
             milliseconds, missing_blob = str(_milliseconds(seconds)), pack_missing(missing_capabilities)
             reply = self._renew(
                 keys=self._keys_of(cluster, token),
-                args=[token, milliseconds, missing_blob, str(revision), changes],
+                args=[token, milliseconds, missing_blob, str(revision), changes, address],
             )
         count = int(reply)
         return None if count < 0 else count

@@ -17,6 +17,7 @@ from fleet.vocabulary.capabilities import Capability
 from tests.fakes.waiting import eventually_sync
 
 CLUSTER, TOKEN = "teleport", "token"
+ADDRESS = "auth-1:3025"
 ROUND_INTERVAL = 1.0
 
 
@@ -54,7 +55,7 @@ def leases(writer: Writer) -> WatchLeases:
 
 
 def start(leases: WatchLeases, watch: ScriptedWatch) -> WatchHolder:
-    holder = WatchHolder(leases, CLUSTER, TOKEN, watch, ROUND_INTERVAL)
+    holder = WatchHolder(leases, CLUSTER, TOKEN, watch, ADDRESS, ROUND_INTERVAL)
     holder.start()
     return holder
 
@@ -71,7 +72,7 @@ def test_changes_wait_for_the_rounds(leases: WatchLeases) -> None:
     holder = start(leases, watch)
     lease = read(leases)
     assert lease is not None
-    assert (lease.is_ready, lease.missing_capabilities) == (True, watch.missing_capabilities)
+    assert lease == WatchLease(TOKEN, True, ADDRESS, watch.missing_capabilities)
     eventually_sync(lambda: (lease := read(leases)) is not None and list(lease.changes) == [1, 2])
     lease = read(leases)
     assert lease is not None
@@ -113,10 +114,10 @@ def test_watch_without_rounds_ends(leases: WatchLeases) -> None:
     """Its cluster was paused or removed: nobody takes the changes."""
     watch = ScriptedWatch()
     for revision in range(1, 65):
-        leases.renew(CLUSTER, TOKEN, 60.0, {}, revision, b"{}")
+        leases.renew(CLUSTER, TOKEN, ADDRESS, 60.0, {}, revision, b"{}")
     watch.script = [{}]
     holder = start(leases, watch)
     assert not watch.closed.is_set()
-    leases.renew(CLUSTER, TOKEN, 60.0, {}, 65, b"{}")
+    leases.renew(CLUSTER, TOKEN, ADDRESS, 60.0, {}, 65, b"{}")
     assert watch.closed.wait(60.0)
     holder.stop()

@@ -121,6 +121,17 @@ def test_holder_that_dies_is_replaced_when_its_lease_expires(cluster: WatchedClu
     assert cluster.auth.list_count == 1
 
 
+def test_other_addresses_end_the_watch(cluster: WatchedCluster) -> None:
+    """The operator entered another auth, because this one serves old lists."""
+    epoch = cluster.poll().epoch
+    sick_auth, cluster.auth = cluster.auth, FakeTeleportAuth()
+    cluster.auth.resources = {"node": [make_node("host-9", expires_at=LATER)]}
+    assert cluster.poll().epoch != epoch
+    assert cluster.live_agents() == {"host-9"}
+    eventually_sync(lambda: sick_auth.watch_count == 0)
+    sick_auth.stop()
+
+
 def test_rebuilt_record_is_listed_again(cluster: WatchedCluster, writer: Writer) -> None:
     cluster.poll()
     writer.redis.delete(writer.keys(CLUSTER).epoch)

@@ -12,6 +12,7 @@ from tests.fakes.waiting import eventually_sync
 
 CLUSTER = "teleport"
 LONG = 60.0
+ADDRESS = "auth-1:3025"
 MISSING = {Capability.AGENT_TO_AUTH: "The role lacks a verb."}
 
 
@@ -37,33 +38,33 @@ def test_lost_lease_cannot_be_renewed_or_released(leases: WatchLeases, redis: Re
     """Its holder writes nothing, and the new lease stays."""
     leases.take(CLUSTER, "token-1", "", LONG)
     leases.take(CLUSTER, "token-2", "token-1", LONG)
-    assert leases.renew(CLUSTER, "token-1", LONG, {}, 1, b"change") is None
+    assert leases.renew(CLUSTER, "token-1", ADDRESS, LONG, {}, 1, b"change") is None
     assert not redis.exists(Keys(prefix, CLUSTER).watch_changes("token-1"))
     leases.release(CLUSTER, "token-1")
-    assert leases.renew(CLUSTER, "token-2", LONG, {}, 0) == 0
+    assert leases.renew(CLUSTER, "token-2", ADDRESS, LONG, {}, 0) == 0
 
 
 def test_changes_are_read_until_they_are_recorded(leases: WatchLeases) -> None:
     """Each with its revision; those up to the recorded one are deleted."""
     leases.take(CLUSTER, "token-1", "", LONG)
-    assert leases.renew(CLUSTER, "token-1", LONG, MISSING, 0) == 0
-    assert leases.renew(CLUSTER, "token-1", LONG, MISSING, 1, b"first") == 1
-    assert leases.renew(CLUSTER, "token-1", LONG, MISSING, 2, b"second") == 2
+    assert leases.renew(CLUSTER, "token-1", ADDRESS, LONG, MISSING, 0) == 0
+    assert leases.renew(CLUSTER, "token-1", ADDRESS, LONG, MISSING, 1, b"first") == 1
+    assert leases.renew(CLUSTER, "token-1", ADDRESS, LONG, MISSING, 2, b"second") == 2
     for _ in range(2):
         lease = leases.read(CLUSTER, "token-1", 0)
-        assert lease == WatchLease("token-1", True, MISSING, {1: b"first", 2: b"second"})
+        assert lease == WatchLease("token-1", True, ADDRESS, MISSING, {1: b"first", 2: b"second"})
     lease = leases.read(CLUSTER, "token-1", 1)
     assert lease is not None
     assert lease.changes == {2: b"second"}
-    assert leases.renew(CLUSTER, "token-1", LONG, {}, 2) == 1
+    assert leases.renew(CLUSTER, "token-1", ADDRESS, LONG, {}, 2) == 1
     other_lease = leases.read(CLUSTER, "another epoch", 0)
     assert other_lease is not None
-    assert (other_lease.is_ready, other_lease.changes) == (True, {})
+    assert other_lease == WatchLease("token-1", True, ADDRESS)
 
 
 def test_lease_expires_with_its_changes(leases: WatchLeases, redis: Redis, prefix: str) -> None:
     leases.take(CLUSTER, "token-1", "", LONG)
-    leases.renew(CLUSTER, "token-1", 0.05, {}, 1, b"change")
+    leases.renew(CLUSTER, "token-1", ADDRESS, 0.05, {}, 1, b"change")
     eventually_sync(lambda: leases.read(CLUSTER, "token-1", 0) is None)
     eventually_sync(lambda: not redis.exists(Keys(prefix, CLUSTER).watch_changes("token-1")))
     assert leases.take(CLUSTER, "token-2", "", LONG)
@@ -73,6 +74,6 @@ def test_renewed_lease_lasts(leases: WatchLeases) -> None:
     """Longer than the first one would."""
     started_at = time.monotonic()
     leases.take(CLUSTER, "token-1", "", 0.2)
-    leases.renew(CLUSTER, "token-1", LONG, {}, 0)
+    leases.renew(CLUSTER, "token-1", ADDRESS, LONG, {}, 0)
     eventually_sync(lambda: time.monotonic() - started_at > 0.25)
     assert leases.read(CLUSTER, "token-1", 0) is not None
