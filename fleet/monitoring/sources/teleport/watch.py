@@ -7,6 +7,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -32,7 +33,7 @@ _INVENTORY_TIMEOUT_SECONDS = 30.0
 #: Seconds until a watch is opened again, with a full list: an auth may lose events without ending the stream, and the
 #: identity may have been renewed.
 _LIFETIME_SECONDS = 600.0
-#: The same while the role lacks the verbs of a kind, which it may get.
+#: The same while the role lacks verbs, which it may get.
 _PARTIAL_LIFETIME_SECONDS = 120.0
 
 
@@ -100,15 +101,18 @@ class TeleportWatch:
 
     async def read_list(self, context: SourceContext) -> AgentChanges:
         """Return all agents: the events after INIT continue from before this list. Raises SourceError."""
-        resources, auth_by_host, refused_kinds = await read_resource_lists(context)
+        # Other lists of the round note in the context what they find; these findings last as long as the watch.
+        own_context = replace(context, missing_capabilities={})
+        resources, auth_by_host, refused_kinds = await read_resource_lists(own_context)
         missed_kinds = [kind for kind in KINDS if kind not in self._kinds and kind not in refused_kinds]
         if missed_kinds:
-            context.missing_capabilities[Capability.WATCH] = (
+            own_context.missing_capabilities[Capability.WATCH] = (
                 f"The role of Refloat's identity may list, but not watch, the kinds {', '.join(missed_kinds)}."
             )
-        if refused_kinds:
+        if refused_kinds or own_context.missing_capabilities:
             self._lifetime = _PARTIAL_LIFETIME_SECONDS
-        self._missing_capabilities = dict(context.missing_capabilities)
+        self._missing_capabilities = own_context.missing_capabilities
+        context.missing_capabilities.update(self._missing_capabilities)
         self._agents = WatchedAgents(resources, auth_by_host)
         return FeedChanges("", 0, full=True, complete=True, agents=self._agents.take_changes(self._clock()))
 

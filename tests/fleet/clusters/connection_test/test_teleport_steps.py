@@ -133,7 +133,7 @@ async def test_without_an_auth_every_step_is_skipped(state: APIStepsState) -> No
     [
         (
             grpc.StatusCode.PERMISSION_DENIED,
-            "2 agents. The role of Refloat's identity lacks the verbs read for",
+            "2 agents. The role of Refloat's identity lacks the verb read for",
         ),
         (grpc.StatusCode.UNAVAILABLE, "did not open a watch: unavailable"),
     ],

@@ -147,7 +147,7 @@ def test_refused_watch_lists_in_each_round(cluster: WatchedCluster) -> None:
     cluster.auth.refusals = {"WatchEvents": grpc.StatusCode.PERMISSION_DENIED}
     for list_count in (1, 2):
         assert cluster.poll().epoch == "list"
-        assert "lacks the verbs read" in cluster.read_missing()[Capability.WATCH]
+        assert "lacks the verb read" in cluster.read_missing()[Capability.WATCH]
         assert cluster.auth.list_count == list_count
     cluster.auth.refusals = {}
     assert cluster.poll().epoch == "list"

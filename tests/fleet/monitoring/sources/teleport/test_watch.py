@@ -81,7 +81,7 @@ async def test_silent_auth_is_an_error(teleport_auth: FakeTeleportAuth, watch: T
 @pytest.mark.parametrize(
     ("code", "reason"),
     [
-        (grpc.StatusCode.PERMISSION_DENIED, "The role of Refloat's identity lacks the verbs read"),
+        (grpc.StatusCode.PERMISSION_DENIED, "The role of Refloat's identity lacks the verb read"),
         (grpc.StatusCode.UNIMPLEMENTED, "This version of Teleport does not have changes of its resources"),
     ],
 )
@@ -117,6 +117,21 @@ async def test_kinds_that_are_refused_everywhere_do_not_matter(
     assert context.missing_capabilities[Capability.WATCH].endswith("watch, the kinds db_server.")
     agent_watch.close()
     partial_watch.close()
+
+
+async def test_findings_of_other_lists_do_not_last(
+    teleport_auth: FakeTeleportAuth, connections: Connections
+) -> None:
+    """Only what the watch found is repeated in later rounds."""
+    context = make_source_context(connections, teleport_auth)
+    context.missing_capabilities[Capability.INSTANCES] = "The role lacks a verb."
+    teleport_auth.refusals = {"GetInstances": grpc.StatusCode.PERMISSION_DENIED}
+    agent_watch = await open_watch(context)
+    assert agent_watch is not None
+    await agent_watch.read_list(context)
+    assert list(agent_watch.missing_capabilities) == [Capability.AGENT_TO_AUTH]
+    assert Capability.AGENT_TO_AUTH in context.missing_capabilities
+    agent_watch.close()
 
 
 async def test_inventory_is_read_again_and_the_watch_ends(
