@@ -20,7 +20,6 @@ from fleet.monitoring.sources.presence import AgentChanges, ListedAgent, attribu
 from fleet.monitoring.sources.source import SourceContext
 from fleet.monitoring.sources.teleport.instances import ANNOUNCE_TTL
 from fleet.monitoring.sources.teleport.inventory import read_auth_by_host
-from fleet.monitoring.sources.teleport.networking import note_networking_access
 from fleet.monitoring.sources.teleport.refusals import describe_refusal
 from fleet.protocol.text_limits import LONGEST_ID, LONGEST_TEXT, cut
 from fleet.vocabulary.capabilities import Capability
@@ -101,9 +100,7 @@ async def read_agent_lists(context: SourceContext) -> AgentLists:
 
 async def read_resource_lists(context: SourceContext) -> ResourceLists:
     """Return all resources with a host. Raises SourceError. Refused kinds: see `read_agent_lists`."""
-    lists, auth_by_host, _ = await asyncio.gather(
-        _list_kinds(context), read_auth_by_host(context), note_networking_access(context)
-    )
+    lists, auth_by_host = await asyncio.gather(_list_kinds(context), read_auth_by_host(context))
     refused_kinds = {
         kind: reason for kind, reason in zip(KINDS, lists, strict=True) if isinstance(reason, str)
     }
