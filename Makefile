@@ -64,7 +64,7 @@ check: $(DEV) stubs-fresh  ## Run all static checks: format, lint, types, import
 fix: $(DEV)  ## Fix lint problems and format the code
 	@$(BIN)/ruff check --fix-only --quiet . && $(BIN)/ruff format --quiet . && echo "fixed and formatted; next: make check"
 
-bench: $(DEV) $(if $(filter tunnel gateway probe,$(NAME)),peers)  ## Run a benchmark (NAME=detect, classify, …; without NAME: list them)
+bench: $(DEV) $(if $(filter tunnel gateway probe watch,$(NAME)),peers)  ## Run a benchmark (NAME=detect, classify, …; without NAME: list them)
 	@$(PY) -m tests.bench $(NAME) $(ARGS)
 
 proto: $(DEV)  ## Generate the stubs in fleet/wire from proto/

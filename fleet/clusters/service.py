@@ -151,8 +151,8 @@ def list_notified_channels(cluster: str) -> list[str]:
 
     A removal deletes the incidents, so these channels get no notification that they were resolved.
     """
-    unresolved = ~Q(incident__state=IncidentState.RESOLVED.value)
-    deliveries = Delivery.objects.filter(unresolved, incident__cluster=cluster, channel__send_resolved=True)
+    is_open = ~Q(incident__state=IncidentState.RESOLVED.value)
+    deliveries = Delivery.objects.filter(is_open, incident__cluster=cluster, channel__send_resolved=True)
     names = deliveries.exclude(sent_at=None).values_list("channel__name", flat=True)
     return sorted(set(names))
 

@@ -30,6 +30,7 @@ SOURCE = ClusterSource(
             # Of clusters with diag addresses.
             Capability.HEALTH,
             Capability.TUNNEL_COUNTS,
+            Capability.WATCH,
         }
     ),
     polling="fleet.monitoring.sources.teleport.polling:POLLING",
@@ -41,7 +42,7 @@ SOURCE = ClusterSource(
         StepName.IDENTITY: frozenset(),
         StepName.HEALTH: frozenset({Capability.HEALTH}),
         StepName.INSTANCES: frozenset({Capability.INSTANCES}),
-        StepName.AGENTS: frozenset({Capability.AGENTS, Capability.LAST_SEEN}),
+        StepName.AGENTS: frozenset({Capability.AGENTS, Capability.LAST_SEEN, Capability.WATCH}),
         StepName.INVENTORY: frozenset({Capability.AGENT_TO_AUTH}),
         StepName.NETWORKING: frozenset({Capability.NETWORKING_READ, Capability.NETWORKING_WRITE}),
         StepName.READYZ: frozenset({Capability.HEALTH, Capability.TUNNEL_COUNTS}),
@@ -56,7 +57,6 @@ SOURCE = ClusterSource(
         Capability.TUNNELS_BY_AGENT: "Teleport has no API that names the agents with a tunnel to a proxy.",
         Capability.POLICIES: "Teleport has no API for the environment variables of its processes.",
         Capability.RECONNECT_ADVICE: "Teleport has no API that asks agents to reconnect.",
-        Capability.WATCH: "Refloat reads the complete lists of Teleport clusters in each round.",
     },
     fixed_networking_fields={
         **dict.fromkeys(OWN_FIELD_NAMES, _NO_CLOSING),

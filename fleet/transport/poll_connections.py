@@ -9,10 +9,11 @@ import ssl
 from typing import Any
 
 import aiohttp
+import grpc
 import grpc.aio
 
 from fleet.protocol.retry.policy import RetryPolicy
-from fleet.transport.channels import fixed_window_options, open_channel, target_of
+from fleet.transport.channels import fixed_window_options, open_channel, open_stream_channel, target_of
 from fleet.transport.retry.aio import RetryInterceptor
 from fleet.transport.retry.read_retries import DEFAULT_READ_RETRIES, policy_by_method
 from fleet.transport.retry.retried_call import SharedBudget
@@ -60,6 +61,16 @@ class Connections:
         ]
         tls = None if self._tls is None else self._tls.for_role(role)
         return open_channel(_target(address), tls, extra_options=options, interceptors=interceptors)
+
+    def open_stream_channel(self, address: str, role: str) -> grpc.Channel:
+        """Open a channel for streams that threads read; the caller closes it. Raises ValueError, TLSError."""
+        options = [
+            *fixed_window_options(),
+            _NO_GRPC_RETRIES,
+            ("grpc.max_receive_message_length", LARGEST_RESPONSE),
+        ]
+        tls = None if self._tls is None else self._tls.for_role(role)
+        return open_stream_channel(_target(address), tls, options)
 
     @property
     def session(self) -> aiohttp.ClientSession:

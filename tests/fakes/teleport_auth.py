@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 from collections.abc import Iterator
 
 import grpc
@@ -32,6 +33,9 @@ class FakeTeleportAuth(FakeAuth):
         #: Status code by kind, or by method.
         self.refusals: dict[str, grpc.StatusCode] = {}
         self.networking = networking_config.default_message("revision-1")
+        #: Kinds that lists have and watches do not.
+        self.unwatched_kinds: set[str] = set()
+        self._watches: list[queue.SimpleQueue[authservice_pb2.Event | None]] = []
         self.page_size = 2
         #: The last page names itself as the next one.
         self.is_endless = False
@@ -47,6 +51,50 @@ class FakeTeleportAuth(FakeAuth):
         """End a call that is refused, as a real auth does."""
         if code := self.refusals.get(name):
             context.abort(code, f"{_DENIED} {name}" if code is grpc.StatusCode.PERMISSION_DENIED else name)
+
+    @property
+    def list_count(self) -> int:
+        """Return how many complete lists were requested: each has one first page of nodes."""
+        return sum(
+            isinstance(call, authservice_pb2.ListResourcesRequest)
+            and (call.resource_type, call.start_key) == ("node", "")
+            for call in self.calls
+        )
+
+    @property
+    def watch_count(self) -> int:
+        """Return how many watches are open."""
+        return len(self._watches)
+
+    def send(self, *events: authservice_pb2.Event) -> None:
+        """Send events to every watch."""
+        for watch in tuple(self._watches):
+            for event in events:
+                watch.put(event)
+
+    def end_watches(self) -> None:
+        """End every watch as an auth does that is too slow for it."""
+        for watch in tuple(self._watches):
+            watch.put(None)
+
+    def watch(
+        self, context: grpc.ServicerContext, first_event: authservice_pb2.Event
+    ) -> Iterator[authservice_pb2.Event]:
+        """Yield the first event of a new watch, and what is sent to it until it ends."""
+        watch: queue.SimpleQueue[authservice_pb2.Event | None] = queue.SimpleQueue()
+        context.add_callback(lambda: watch.put(None))
+        self._watches.append(watch)
+        try:
+            yield first_event
+            while (event := watch.get()) is not None:
+                yield event
+        finally:
+            self._watches.remove(watch)
+
+    @override
+    def stop(self) -> None:
+        self.end_watches()
+        super().stop()
 
 
 class _ConfigService(clusterconfig_pb2_grpc.ClusterConfigServiceServicer):
@@ -69,6 +117,7 @@ class _AuthService(authservice_pb2_grpc.AuthServiceServicer):
     def Ping(
         self, request: authservice_pb2.PingRequest, context: grpc.ServicerContext
     ) -> authservice_pb2.PingResponse:
+        self._auth.note_call(request, context)
         self._auth.refuse("Ping", context)
         return authservice_pb2.PingResponse(cluster_name="example.com", server_version="18.1.0")
 
@@ -94,6 +143,37 @@ class _AuthService(authservice_pb2_grpc.AuthServiceServicer):
         for host, auth in self._auth.inventory.items():
             header = resources_pb2.ResourceHeader(kind="instance", metadata=types_pb2.Metadata(name=host))
             yield resources_pb2.InstanceV1(header=header, spec=resources_pb2.InstanceSpecV1(auth_id=auth))
+
+    @override
+    def WatchEvents(
+        self, request: authservice_pb2.Watch, context: grpc.ServicerContext
+    ) -> Iterator[authservice_pb2.Event]:
+        auth = self._auth
+        auth.refuse("WatchEvents", context)
+        first_event = authservice_pb2.Event(type=authservice_pb2.INIT)
+        first_event.watch_status.spec.kinds.extend(
+            kind for kind in request.kinds if kind.kind not in {*auth.refusals, *auth.unwatched_kinds}
+        )
+        yield from auth.watch(context, first_event)
+        context.abort(grpc.StatusCode.UNAVAILABLE, "watcher is closed")
+
+
+def put_event(resource: authservice_pb2.PaginatedResource) -> authservice_pb2.Event:
+    """Return the event of a new or renewed resource."""
+    event = authservice_pb2.Event(type=authservice_pb2.PUT)
+    match resource.WhichOneof("resource"):
+        case "node":
+            event.server.CopyFrom(resource.node)
+        case "app_server":
+            event.app_server.CopyFrom(resource.app_server)
+    return event
+
+
+def delete_event(kind: str, name: str, host: str = "") -> authservice_pb2.Event:
+    """Return the event of a deleted resource, with the host as Teleport names it."""
+    metadata = types_pb2.Metadata(name=name, description=host)
+    header = resources_pb2.ResourceHeader(kind=kind, metadata=metadata)
+    return authservice_pb2.Event(type=authservice_pb2.DELETE, resource_header=header)
 
 
 def make_node(

@@ -283,9 +283,10 @@ def test_each_missing_verb_is_a_reason(cluster: MonitoredCluster) -> None:
     reasons = cluster.read_missing()
     assert "list and read for instance" in reasons[Capability.AGENT_TO_AUTH]
     assert "list and read for" in reasons[Capability.INSTANCES]
+    assert Capability.WATCH not in reasons
     cluster.standin.change("settings", rules=None)
-    cluster.poll()
-    assert Capability.AGENT_TO_AUTH not in cluster.read_missing()
+    cluster.standin.change("watches", drop="*")
+    cluster.poll_until(lambda _: Capability.AGENT_TO_AUTH not in cluster.read_missing())
 
 
 def test_older_version_lists_its_instances_by_http(cluster: MonitoredCluster) -> None:

@@ -51,7 +51,7 @@ ROUTES = sorted(
     key=lambda route: (route.path, route.methods),
 )
 #: A request that Refloat admits may still be incomplete, out of date, or about an object that does not exist.
-ADMITTED = frozenset({200, 304, 400, 404, 409, 428})
+ADMITTED = frozenset({200, 301, 304, 400, 404, 409, 428})
 _PASSWORD = "correct horse"
 
 

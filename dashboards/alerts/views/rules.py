@@ -38,7 +38,7 @@ from fleet.vocabulary.incidents import Severity
 def first_page(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """Redirect to the first page about alerts: what is at a part of their URLs."""
     del cluster
-    return redirect(f"{request.path}rules/")
+    return redirect(f"{request.path}rules/", permanent=True)
 
 
 @requires(Permission.VIEW_FLEET)

@@ -18,6 +18,7 @@ from fleet.monitoring.sources.teleport.inventory import read_auth_by_host, read_
 from fleet.monitoring.sources.teleport.networking import read_networking_config
 from fleet.monitoring.sources.teleport.refusals import is_denied
 from fleet.monitoring.sources.teleport.resources import KINDS, read_agent_lists
+from fleet.monitoring.sources.teleport.watch import open_watch
 from fleet.protocol.networking.config import Origin
 from fleet.vocabulary.capabilities import Capability
 from fleet.vocabulary.connection_tests import StepName
@@ -72,7 +73,7 @@ async def check_instances(state: APIStepsState) -> StepFinding:
 
 
 async def check_agents(state: APIStepsState) -> StepFinding:
-    """Read the resources of every kind, whose hosts are the agents."""
+    """Read the resources of every kind, whose hosts are the agents, and open a watch of them."""
     response = await _query(state, read_agent_lists)
     if response is None:
         return skip_step(_NO_AUTH)
@@ -88,6 +89,12 @@ async def check_agents(state: APIStepsState) -> StepFinding:
             "Check the role of Refloat's identity: it needs the labels '*': '*' for each kind of resource.",
         )
     if not refused_kinds:
+        if reason := await _find_watch_problem(state):
+            return StepFinding(
+                StepVerdict.WARNING,
+                f"{text} {reason} Each round reads the complete lists.",
+                _ROLE_REMEDY if reason.startswith("The role") else "",
+            )
         return StepFinding(StepVerdict.OK, text)
     verdict = StepVerdict.FAILED if len(refused_kinds) == len(KINDS) else StepVerdict.WARNING
     return StepFinding(
@@ -96,6 +103,21 @@ async def check_agents(state: APIStepsState) -> StepFinding:
         "shown.",
         "Give the role of Refloat's identity the verbs list and read for these kinds, and labels '*': '*'.",
     )
+
+
+async def _find_watch_problem(state: APIStepsState) -> str:
+    """Return why an auth opens no watch, as a sentence; empty if it opens one."""
+
+    async def open_and_close(context: SourceContext) -> None:
+        watch = await open_watch(context)
+        if watch is not None:
+            watch.close()
+
+    missing_reasons: dict[Capability, str] = {}
+    response = await _query(state, open_and_close, missing_reasons)
+    if isinstance(response, SourceError):
+        return f"{state.auths[0]} did not open a watch: {_one_line(response)}."
+    return missing_reasons.get(Capability.WATCH, "")
 
 
 async def check_inventory(state: APIStepsState) -> StepFinding:

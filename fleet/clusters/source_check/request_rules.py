@@ -7,12 +7,20 @@ import logging
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from fleet.clusters.source_check.hostile_servers import hostile_servers
 from fleet.monitoring.sources import SourceError
 from fleet.monitoring.sources.changes import FeedChanges
-from fleet.monitoring.sources.source import EvidenceSource, PollTarget, SourceContext, SourcePolling
+from fleet.monitoring.sources.source import (
+    EvidenceSource,
+    PollTarget,
+    SourceContext,
+    SourcePolling,
+    WatchSource,
+)
+from fleet.monitoring.sources.watch import AgentWatch
 from fleet.transport.poll_connections import Connections
 from fleet.transport.tls import TLSFiles
 from fleet.vocabulary.instances import InstanceKind
@@ -80,6 +88,18 @@ def _sources_of(polling: SourcePolling, target: PollTarget) -> Iterator[Evidence
     for source in (*polling.instance_sources, *polling.list_sources, *filter(None, [polling.policies])):
         if source.applies_to(target):
             yield source
+    if polling.watch is not None:
+        yield EvidenceSource("watch", partial(_open_and_close, polling.watch))
+
+
+async def _open_and_close(watch: WatchSource[AgentWatch], context: SourceContext) -> None:
+    """Open a watch and read its list, as a worker does at first."""
+    opened_watch = await watch.open(context)
+    if opened_watch is not None:
+        try:
+            await opened_watch.read_list(context)
+        finally:
+            opened_watch.close()
 
 
 async def _check_request(

@@ -22,7 +22,6 @@ from fleet.monitoring.sources.source import (
 from fleet.transport.poll_connections import Connections
 from fleet.transport.tls import TLSError
 from fleet.vocabulary.capabilities import Capability
-from fleet.vocabulary.instances import ServingStatus
 
 logger = logging.getLogger(__name__)
 
@@ -169,7 +168,7 @@ async def _is_serving(
     if source is None:
         return True
     response = await query_source(connections, auth, source, remaining_seconds, clock)
-    return isinstance(response, SourceError) or response.serving_status is not ServingStatus.NOT_SERVING
+    return isinstance(response, SourceError) or not response.is_not_serving
 
 
 async def _poll_target(

@@ -18,9 +18,11 @@ from fleet.monitoring.pollers.plan import select_list_auths, should_poll
 from fleet.monitoring.pollers.record_lists import record_lists
 from fleet.monitoring.pollers.record_sightings import RecordHandle, record_poll_results
 from fleet.monitoring.pollers.shard_poll import ShardResult, poll_targets
+from fleet.monitoring.pollers.watches import Watches
 from fleet.monitoring.sources.source import PollTarget, SourcePolling
 from fleet.monitoring.state import RecordLostError
 from fleet.monitoring.state.codec import unpack_feed
+from fleet.monitoring.state.watch_leases import WatchLeases
 from fleet.monitoring.state.writer import Writer
 from fleet.protocol.destination import health as destination
 from fleet.protocol.retry.policy import RetryPolicy
@@ -66,6 +68,9 @@ class Worker:
         self._runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
         #: By cluster.
         self._connections: dict[str, _ClusterConnections] = {}
+        self._watches = Watches(
+            WatchLeases(writer.redis, writer.prefix), polling.timing.round_interval, polling.deadline
+        )
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in the event loop of the connections."""
@@ -104,13 +109,21 @@ class Worker:
             self._target_for(handle.instances[index], handle, round_number, agents.get(index, ()))
             for index in known_indices
         ]
-        shard_result = self.run(self._poll(handle, targets, bootstrap_addresses, tls, loaded_source.polling))
-        record_poll_results(handle, shard_result, self.polling.health_settings)
-        if bootstrap_addresses is not None:
+        if bootstrap_addresses is None:
+            shard_result = self.run(self._poll(handle, targets, None, tls, loaded_source.polling))
+            record_poll_results(handle, shard_result, self.polling.health_settings)
+            return
+        feed = unpack_feed(handle.feeds.get(PRESENCE))
+        auths = self._select_list_auths(handle, bootstrap_addresses)
+        addresses = {auth.address for auth in auths}
+        with self._watches.round(handle.cluster, loaded_source.polling, feed, addresses) as polling:
+            shard_result = self.run(self._poll(handle, targets, auths, tls, polling))
+            record_poll_results(handle, shard_result, self.polling.health_settings)
             record_lists(handle, shard_result, loaded_source, diag_addresses)
 
     def keep_only(self, clusters: Collection[str]) -> None:
         """Close the connections to all other clusters: they were removed or paused."""
+        self._watches.keep_only(clusters)
         for cluster in self._connections.keys() - set(clusters):
             self.run(self._connections.pop(cluster).connections.close())
 
@@ -172,16 +185,16 @@ class Worker:
         self,
         handle: RecordHandle,
         targets: Sequence[PollTarget],
-        bootstrap_addresses: Sequence[str] | None,
+        auths: Sequence[PollTarget] | None,
         tls: TLSFiles | None,
         polling: SourcePolling,
     ) -> ShardResult:
+        """Poll targets, and the lists of one of the auths; None: no lists."""
         connections = await self._connections_to(handle.cluster, tls)
-        auths = [] if bootstrap_addresses is None else self._select_list_auths(handle, bootstrap_addresses)
         shard_result = await poll_targets(
-            connections, targets, auths, polling, deadline=self.polling.deadline
+            connections, targets, auths or (), polling, deadline=self.polling.deadline
         )
-        if bootstrap_addresses is not None:
+        if auths is not None:
             # Remove what belongs to instances that are no longer polled.
             now = time.time()
             addresses = {facts.poll_address for facts in handle.instances.values() if should_poll(facts, now)}

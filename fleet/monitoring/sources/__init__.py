@@ -26,7 +26,7 @@ class SourceError(Exception):
         self.has_response = has_response
 
 
-def source_error_of(error: grpc.aio.AioRpcError) -> SourceError:
+def source_error_of(error: grpc.aio.AioRpcError | grpc.Call) -> SourceError:
     """Return the SourceError of a gRPC error, with one line for people."""
     code = error.code()
     name = code.name.lower().replace("_", " ")

@@ -32,6 +32,11 @@ class HealthResponse:
     #: Why it is not serving, as a clause that follows "responds, but"; empty: the instance does not tell.
     problem: str = ""
 
+    @property
+    def is_not_serving(self) -> bool:
+        """Return whether the instance reports that it is not serving, not only that it does not know."""
+        return self.serving_status is ServingStatus.NOT_SERVING
+
 
 async def check_health(channel: grpc.aio.Channel, *, timeout: float) -> HealthResponse:  # noqa: ASYNC109 - it is gRPC's
     """Check the health within `timeout` seconds; SERVICE_UNKNOWN without a health service. Raises SourceError."""

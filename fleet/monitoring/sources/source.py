@@ -13,6 +13,7 @@ from fleet.vocabulary.capabilities import Capability
 from fleet.vocabulary.instances import InstanceKind, Poll
 
 ResponseT = TypeVar("ResponseT")
+WatchT = TypeVar("WatchT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,16 @@ class EvidenceSource(Generic[ResponseT]):
 
 
 @dataclass(frozen=True, slots=True)
+class WatchSource(Generic[WatchT]):
+    """Watch of the agents of a cluster: one worker receives the changes, and no round reads the complete list."""
+
+    #: Opens the watch at the instance of the context, for `fleet.monitoring.sources.watch`. Returns None after it added
+    #: to the context why the cluster does not allow `Capability.WATCH`. Raises only SourceError.
+    open: Callable[[SourceContext], Awaitable[WatchT | None]] = field(compare=False)
+    capabilities: frozenset[Capability] = frozenset({Capability.WATCH})
+
+
+@dataclass(frozen=True, slots=True)
 class SourcePolling:
     """What is polled at the clusters of a source: `ClusterSource.polling` names it."""
 
@@ -96,6 +107,8 @@ class SourcePolling:
     #: The instances are those behind the addresses of the cluster, and their resources do not expire: an instance whose
     #: diag address is not among them is removed when it has not responded for 10 min.
     has_instances_by_address: bool = False
+    #: Watch of the agents; while one is open, rounds do not send the request of `presence.AGENTS`.
+    watch: WatchSource[Any] | None = None
 
     @property
     def instance_capabilities(self) -> frozenset[Capability]:
@@ -106,4 +119,5 @@ class SourcePolling:
     def capabilities(self) -> frozenset[Capability]:
         """Return the capabilities that the evidence gives a cluster."""
         sources = (*self.instance_sources, *self.list_sources, *filter(None, [self.policies]))
-        return frozenset().union(*(source.capabilities for source in sources))
+        watch_capabilities = frozenset[Capability]() if self.watch is None else self.watch.capabilities
+        return watch_capabilities.union(*(source.capabilities for source in sources))

@@ -75,6 +75,9 @@ class Keys:
     missing_capabilities = _Key("missing-capabilities")
     #: String: what people must know of the lists of the cluster, as a sentence; independent of the epoch.
     list_notice = _Key("list-notice")
+    #: Hash: token of the watch whose changes the rounds record, whether it is ready, and the
+    #: capabilities that it found missing; expires. Independent of the epoch.
+    watch_lease = _Key("watch-lease")
     #: Hash: instance id -> its policy report, or the error; independent of the epoch.
     policies = _Key("policies")
     #: String: the newest round that was begun.
@@ -108,6 +111,10 @@ class Keys:
     def pending_shards(self, round_number: int) -> str:
         """Return the key of a round's unfinished shards. Set."""
         return _key_name(self, f"round:{round_number}:pending")
+
+    def watch_changes(self, token: str) -> str:
+        """Return the key of the changes that a watch has received. Stream: by revision."""
+        return _key_name(self, f"watch-changes:{token}")
 
     @property
     def pattern(self) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import grpc
 
 from fleet.monitoring.sources import SourceError, map_source_errors, require_parsed
 from fleet.monitoring.sources.source import SourceContext
@@ -42,13 +44,30 @@ async def read_auth_by_host(context: SourceContext) -> dict[str, str]:
     try:
         with map_source_errors():
             async for message in stub.GetInstances(resources_pb2.InstanceFilter(), timeout=timeout):
-                instance = require_parsed(message)
-                host, auth = instance.header.metadata.name, instance.spec.auth_id
-                if 0 < len(host) <= LONGEST_ID and 0 < len(auth) <= LONGEST_ID:
-                    auth_by_host[host] = auth
+                _add_auth(auth_by_host, require_parsed(message))
     except SourceError as error:
         reason = describe_refusal(error, "an inventory (GetInstances)", "list and read for instance")
         if reason is None:
             raise
         context.missing_capabilities[Capability.AGENT_TO_AUTH] = reason
     return auth_by_host
+
+
+def read_inventory(channel: grpc.Channel, timeout: float) -> dict[str, str]:
+    """Return the same in a thread, on a channel for streams; `timeout` in seconds.
+
+    Raises grpc.RpcError, DecodeError, and ValueError after the channel was closed.
+    """
+    auth_by_host: dict[str, str] = {}
+    call: Any = channel.unary_stream(
+        "/proto.AuthService/GetInstances", request_serializer=resources_pb2.InstanceFilter.SerializeToString
+    )
+    for message in call(resources_pb2.InstanceFilter(), timeout=timeout):
+        _add_auth(auth_by_host, resources_pb2.InstanceV1.FromString(message))
+    return auth_by_host
+
+
+def _add_auth(auth_by_host: dict[str, str], instance: resources_pb2.InstanceV1) -> None:
+    host, auth = instance.header.metadata.name, instance.spec.auth_id
+    if 0 < len(host) <= LONGEST_ID and 0 < len(auth) <= LONGEST_ID:
+        auth_by_host[host] = auth

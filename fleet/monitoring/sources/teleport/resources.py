@@ -6,7 +6,7 @@ One host may serve many resources, such as one per application: they are one age
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
@@ -20,9 +20,8 @@ from fleet.monitoring.sources.presence import AgentChanges, ListedAgent, attribu
 from fleet.monitoring.sources.source import SourceContext
 from fleet.monitoring.sources.teleport.instances import ANNOUNCE_TTL
 from fleet.monitoring.sources.teleport.inventory import read_auth_by_host
-from fleet.monitoring.sources.teleport.networking import note_networking_access
 from fleet.monitoring.sources.teleport.refusals import describe_refusal
-from fleet.protocol.text_limits import LONGEST_ID, cut
+from fleet.protocol.text_limits import LONGEST_ID, LONGEST_TEXT, cut
 from fleet.vocabulary.capabilities import Capability
 from fleet.wire import authservice_pb2, authservice_pb2_grpc, types_pb2
 
@@ -34,6 +33,14 @@ PAGE_SIZE = 1000
 _LATEST_EXPIRY = 366 * 24 * 3600.0
 #: Nodes without an agent: OpenSSH servers that Teleport only registers.
 _AGENTLESS_PREFIX = "openssh"
+#: Kinds of resources in the field of nodes: events have auths and proxies in it, too.
+_NODE_KINDS = frozenset({"", "node"})
+#: Kind by the field of a list or an event.
+_KIND_BY_FIELD = {
+    "app_server": "app_server",
+    "database_server": "db_server",
+    "kubernetes_server": "kube_server",
+}
 _NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 
@@ -41,6 +48,9 @@ _NO_LABELS: Mapping[str, str] = MappingProxyType({})
 class HostResource:
     """What one resource tells about the host that serves it."""
 
+    #: One of `KINDS`, and its name among those of its kind and host.
+    kind: str
+    resource_name: str
     host_id: str
     name: str
     version: str
@@ -57,6 +67,14 @@ class AgentLists(NamedTuple):
     refused_kinds: Mapping[str, str]
 
 
+class ResourceLists(NamedTuple):
+    """The resources of all kinds that the role may list, and the auth of each host."""
+
+    resources: Sequence[HostResource]
+    auth_by_host: Mapping[str, str]
+    refused_kinds: Mapping[str, str]
+
+
 async def list_agents(context: SourceContext) -> AgentChanges:
     """Return all agents as a full list. Raises SourceError."""
     return (await read_agent_lists(context)).changes
@@ -67,29 +85,30 @@ async def read_agent_lists(context: SourceContext) -> AgentLists:
 
     Kinds that the role may not list are left out; without any kind the cluster has no list of agents.
     """
-    lists, auth_by_host, _ = await asyncio.gather(
-        _list_kinds(context), read_auth_by_host(context), note_networking_access(context)
-    )
+    resources, auth_by_host, refused_kinds = await read_resource_lists(context)
+    resources_by_host: dict[str, HostResource] = {}
+    for resource in resources:
+        earlier_resource = resources_by_host.get(resource.host_id, resource)
+        resources_by_host[resource.host_id] = merge_resources(earlier_resource, resource)
+    now = context.clock()
+    agents = {
+        host_id: agent_of(resource, auth_by_host.get(host_id, ""), now)
+        for host_id, resource in resources_by_host.items()
+    }
+    return AgentLists(complete_list(agents, sorted(agents.items())), refused_kinds)
+
+
+async def read_resource_lists(context: SourceContext) -> ResourceLists:
+    """Return all resources with a host. Raises SourceError. Refused kinds: see `read_agent_lists`."""
+    lists, auth_by_host = await asyncio.gather(_list_kinds(context), read_auth_by_host(context))
     refused_kinds = {
         kind: reason for kind, reason in zip(KINDS, lists, strict=True) if isinstance(reason, str)
     }
     if len(refused_kinds) == len(KINDS):
         for capability in (Capability.AGENTS, Capability.LAST_SEEN, Capability.AGENT_TO_AUTH):
             context.missing_capabilities[capability] = refused_kinds[KINDS[0]]
-        return AgentLists(complete_list({}, ()), refused_kinds)
-    resources_by_host: dict[str, HostResource] = {}
-    for resources in lists:
-        if isinstance(resources, str):
-            continue
-        for resource in resources:
-            earlier_resource = resources_by_host.get(resource.host_id, resource)
-            resources_by_host[resource.host_id] = _merge(earlier_resource, resource)
-    latest = context.clock() + _LATEST_EXPIRY
-    agents = {
-        host_id: _agent_of(resource, auth_by_host.get(host_id, ""), latest)
-        for host_id, resource in resources_by_host.items()
-    }
-    return AgentLists(complete_list(agents, sorted(agents.items())), refused_kinds)
+    resources = [resource for kind_list in lists if not isinstance(kind_list, str) for resource in kind_list]
+    return ResourceLists(resources, auth_by_host, refused_kinds)
 
 
 async def _list_kinds(context: SourceContext) -> list[list[HostResource] | str]:
@@ -127,28 +146,32 @@ async def _read_page(
     return page
 
 
-def host_resource_of(resource: authservice_pb2.PaginatedResource) -> HostResource | None:
-    """Return what a resource tells about its host; None if no agent with a tunnel serves it."""
-    match resource.WhichOneof("resource"):
-        case "node":
-            node = resource.node
-            if not node.spec.use_tunnel or node.sub_kind.startswith(_AGENTLESS_PREFIX):
+def host_resource_of(
+    entry: authservice_pb2.PaginatedResource | authservice_pb2.Event,
+) -> HostResource | None:
+    """Return what an entry of a list or an event tells about a host; None if no agent with a tunnel serves it."""
+    match entry.WhichOneof("resource"):
+        case "node" | "server" as field:
+            node = getattr(entry, field)
+            if node.kind not in _NODE_KINDS or not node.spec.use_tunnel:
                 return None
-            return _make(
-                node.metadata.name, node.spec.hostname, node.spec.version, node.metadata, _labels_of(node)
-            )
-        case "windows_desktop_service":
-            service = resource.windows_desktop_service
+            if node.sub_kind.startswith(_AGENTLESS_PREFIX):
+                return None
+            host, spec = node.metadata.name, node.spec
+            return _make("node", host, spec.hostname, spec.version, node.metadata, _labels_of(node))
+        case "windows_desktop_service" as field:
+            service = getattr(entry, field)
             spec, metadata = service.spec, service.header.metadata
-            return _make(metadata.name, spec.hostname, spec.teleport_version, metadata)
-        case "app_server" | "database_server" | "kubernetes_server" as kind:
-            server = getattr(resource, kind)
+            return _make(field, metadata.name, spec.hostname, spec.teleport_version, metadata)
+        case "app_server" | "database_server" | "kubernetes_server" as field:
+            server = getattr(entry, field)
             spec = server.spec
-            return _make(spec.host_id, spec.hostname, spec.version, server.metadata)
+            return _make(_KIND_BY_FIELD[field], spec.host_id, spec.hostname, spec.version, server.metadata)
     return None
 
 
 def _make(
+    kind: str,
     host_id: str,
     hostname: str,
     version: str,
@@ -159,7 +182,8 @@ def _make(
         return None
     expires = metadata.expires
     expires_at = expires.seconds + expires.nanos / 1e9 if metadata.HasField("expires") else 0.0
-    return HostResource(host_id, hostname or host_id, version, max(expires_at, 0.0), labels)
+    name = cut(metadata.name, LONGEST_TEXT)
+    return HostResource(kind, name, host_id, hostname or host_id, version, max(expires_at, 0.0), labels)
 
 
 def _labels_of(node: types_pb2.ServerV2) -> dict[str, str]:
@@ -168,9 +192,11 @@ def _labels_of(node: types_pb2.ServerV2) -> dict[str, str]:
     return {**commands, **node.metadata.labels}
 
 
-def _merge(first: HostResource, second: HostResource) -> HostResource:
+def merge_resources(first: HostResource, second: HostResource) -> HostResource:
     """Return one host of two resources: the names and labels of the first, and the latest expiry."""
     return HostResource(
+        first.kind,
+        first.resource_name,
         first.host_id,
         first.name if first.name != first.host_id else second.name,
         first.version or second.version,
@@ -179,11 +205,12 @@ def _merge(first: HostResource, second: HostResource) -> HostResource:
     )
 
 
-def _agent_of(resource: HostResource, auth_id: str, latest_expiry: float) -> ListedAgent:
+def agent_of(resource: HostResource, auth_id: str, now: float) -> ListedAgent:
+    """Return the agent of a host; `now`: when the resource was read, seconds since the epoch."""
     return ListedAgent(
         name=cut(resource.name),
         auth_id=auth_id,
-        expires_at=min(resource.expires_at, latest_expiry),
+        expires_at=min(resource.expires_at, now + _LATEST_EXPIRY),
         ttl=ANNOUNCE_TTL,
         via_proxy_id="",
         mode=ReconnectMode.UNKNOWN,

@@ -134,9 +134,9 @@ def test_silences_are_created_listed_and_ended() -> None:
 )
 def test_new_silence_without_a_match_says_so(count: int | None, sentence: str) -> None:
     """A typing error in a matcher looks like success otherwise."""
-    created = _SILENCE | {"matching_incident_count": count, "matching_agent_count": count}
+    silence = _SILENCE | {"matching_incident_count": count, "matching_agent_count": count}
     with run_console() as console:
-        console.responses["/api/v1/silences"] = (200, created)
+        console.responses["/api/v1/silences"] = (200, silence)
         flags = ["--reason", "upgrade", "--url", console.url, "--token", TOKEN]
         outcome = CliRunner().invoke(main, ["silence", "add", "cause=proxy-9", *flags])
 

@@ -129,3 +129,23 @@ async def test_a_sick_auth_fails_every_list(state: APIStepsState, auth: FakeTele
 async def test_without_an_auth_every_step_is_skipped(state: APIStepsState) -> None:
     state.auths = []
     assert {verdict for verdict, _ in await _run(state)} == {StepVerdict.SKIPPED}
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        (
+            grpc.StatusCode.PERMISSION_DENIED,
+            "2 agents. The role of Refloat's identity lacks the verb read for",
+        ),
+        (grpc.StatusCode.UNAVAILABLE, "did not open a watch: unavailable"),
+    ],
+)
+async def test_an_auth_that_opens_no_watch(
+    state: APIStepsState, auth: FakeTeleportAuth, code: grpc.StatusCode, text: str
+) -> None:
+    """The agents are shown all the same: by complete lists."""
+    auth.refusals = {"WatchEvents": code}
+    finding = await teleport_steps.check_agents(state)
+    assert finding.verdict is StepVerdict.WARNING
+    assert text in finding.text
