@@ -29,7 +29,13 @@ SOURCE = ClusterSource(
     },
     form=SourceForm(
         # Auths require a client certificate.
-        tls_sources=(TLSSource.FILES, TLSSource.UPLOADED, TLSSource.SETTINGS),
+        tls_sources=(
+            TLSSource.IDENTITY,
+            TLSSource.IDENTITY_UPLOADED,
+            TLSSource.FILES,
+            TLSSource.UPLOADED,
+            TLSSource.SETTINGS,
+        ),
         default_server_name=AUTH_SERVER_NAME,
     ),
     absence_reasons={

@@ -18,8 +18,8 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.x509.oid import NameOID
 
-from fleet.transport.tls import TELEPORT_NAMES
-
+#: Name in the certificates of all auths, whatever address is dialled.
+TELEPORT_SERVER_NAME = "teleport.cluster.local"
 #: Bytes of the largest file that is read: real ones have some 10 KiB, with a CA per certificate rotation.
 MAX_BYTES = 1 << 20
 
@@ -57,8 +57,7 @@ class ClientIdentity:
     user: str
     #: Aware, UTC: the certificate is refused from then on.
     expires_at: datetime
-    #: Name in the certificates of all auths, whatever address is dialled.
-    server_name: str = TELEPORT_NAMES[0]
+    server_name: str = TELEPORT_SERVER_NAME
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +125,7 @@ def parse_tls_files(
 def server_name_of_cluster(cluster: str) -> str:
     """Return the name in auths' certificates by which a proxy knows the cluster that is meant: Teleport hides the
     dots of the cluster's name in hexadecimal digits."""
-    return f"{cluster.encode().hex()}.{TELEPORT_NAMES[0]}"
+    return f"{cluster.encode().hex()}.{TELEPORT_SERVER_NAME}"
 
 
 def _read_blocks(content: bytes, source: str) -> list[_Block]:

@@ -1,4 +1,4 @@
-"""`refloat cluster`: test the connection to a cluster, without a console."""
+"""`refloat cluster`: manage the clusters of this installation; test a connection, without a console."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from dataclasses import replace
 import click
 
 from fleet.cli.output import Failure, print_json
-from fleet.clusters.address_entries import check_entries
+from fleet.cli.program.server import create_command
+from fleet.clusters.address_entries import add_default_port, check_entries
 from fleet.clusters.connection_test.run import run_connection_test
 from fleet.clusters.test_report import (
     ConnectionTestReport,
@@ -17,7 +18,7 @@ from fleet.clusters.test_report import (
     StepVerdict,
     pack_report,
 )
-from fleet.nodes.shared.flags import client_tls_options
+from fleet.nodes.shared.flags import cluster_tls_options
 from fleet.source_plugins.registry import (
     DEFAULT_SOURCE,
     SourceLoadError,
@@ -44,7 +45,20 @@ class _ConnectionTestFailed(click.exceptions.Exit):
 
 @click.group()
 def cluster() -> None:
-    """Test the connection to a cluster."""
+    """Manage clusters, and test the connection to a cluster."""
+
+
+for _name, _summary in (
+    ("list", "List clusters with their settings."),
+    ("show", "Show a cluster, without its uploaded TLS files."),
+    ("add", "Add a cluster; Refloat polls it from its next round on."),
+    ("edit", "Change values of a cluster; others stay."),
+    ("pause", "Poll nothing of a cluster, and open no incidents."),
+    ("resume", "Poll a paused cluster again."),
+    ("remove", "Remove a cluster with its history and settings."),
+    ("set", "Change what changes of a cluster require."),
+):
+    cluster.add_command(create_command(_name, _summary, group=("cluster",)))
 
 
 @cluster.command()
@@ -65,7 +79,7 @@ def cluster() -> None:
     "--source", default=DEFAULT_SOURCE, show_default=True, help="What its auths, proxies and agents run."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
-@client_tls_options
+@cluster_tls_options
 def test(auths: str, kind: str, source: str, as_json: bool, tls: TLSFiles) -> None:
     """Test the connection to a cluster from this machine, and say what to do about each failure.
 
@@ -73,9 +87,12 @@ def test(auths: str, kind: str, source: str, as_json: bool, tls: TLSFiles) -> No
     """
     entries = [entry.strip() for entry in auths.split(",") if entry.strip()]
     address_kind = AddressKind(kind)
-    if problems := check_entries(address_kind, entries):
-        raise Failure(f"--auths: {problems[0]}")
     try:
+        form = require_source(source).form
+        entries = [add_default_port(address_kind, entry, form.default_port) for entry in entries]
+        tls = replace(tls, server_name=tls.server_name or form.default_server_name)
+        if problems := check_entries(address_kind, entries):
+            raise Failure(f"--auths: {problems[0]}")
         report = asyncio.run(
             _run(address_kind, entries, tls if tls.enabled else None, source, is_shown=not as_json)
         )
