@@ -67,7 +67,7 @@ class UploadedFile(Schema):
     """What is told about an uploaded TLS file."""
 
     part: str
-    """`authority`, `certificate` or `key`."""
+    """`authority`, `certificate`, `key` or `identity`."""
     common_name: str
     """Common name of its first certificate; empty for a key."""
     expires_at: datetime | None
@@ -107,9 +107,11 @@ class ClusterItem(Schema):
     tls: str
     """Where the TLS files come from, in words."""
     tls_source: str
-    """Where the TLS files come from: `settings`, `none`, `files` or `uploaded`."""
+    """Where the TLS files come from: `settings`, `none`, `files`, `uploaded`, `identity` or `identity_upload`."""
     tls_files: dict[str, str]
-    """Paths on the machines of the workers, by `authority`, `certificate` and `key`."""
+    """Paths on the machines of the workers, by `authority`, `certificate` and `key`; of an identity file by
+    `identity`.
+    """
     tls_uploads: list[UploadedFile]
     """Uploaded files; empty also when they were encrypted with another REFLOAT_SECRET_KEY, which `tls` says."""
     tls_server_name: str
@@ -142,9 +144,13 @@ class CreateClusterRequest(RequestBody):
     tls_source: _TLSSource = TLSSource.SETTINGS.value
     """Where the TLS files come from."""
     tls_files: Annotated[_Paths, Field(default_factory=dict)]
-    """With `files`: paths on the machines of the workers, by `authority`, `certificate` and `key`."""
+    """With `files`: paths on the machines of the workers, by `authority`, `certificate` and `key`. With `identity`: the
+    path of an identity file of Teleport, by `identity`.
+    """
     tls_uploads: Annotated[_Uploads, Field(default_factory=dict)]
-    """With `uploaded`: PEM by the same names. No response has it."""
+    """With `uploaded`: PEM by the same names. With `identity_upload`: an identity file by `identity`. No response has
+    them.
+    """
     tls_server_name: Annotated[str, Field(max_length=253)] = ""
     """Expected name in the certificates of the instances; empty: that of their role."""
     production: bool = False
@@ -167,9 +173,9 @@ class ChangeClusterRequest(RequestBody):
     tls_source: _TLSSource | None = None
     """Where the TLS files come from. Another source than `uploaded` deletes the uploaded files."""
     tls_files: _Paths | None = None
-    """With `files`: all paths."""
+    """With `files` and `identity`: all paths."""
     tls_uploads: Annotated[_Uploads, Field(default_factory=dict)]
-    """With `uploaded`: PEM by `authority`, `certificate` and `key`. A file that is left out or null stays, an empty
+    """As in a new cluster. A file that is left out or null stays, an empty
     text removes it.
     """
     tls_server_name: Annotated[str, Field(max_length=253)] | None = None
@@ -351,7 +357,7 @@ def test_cluster(request: HttpRequest, cluster: str) -> Any:
     """
     row = _require_row(cluster)
     if not row.auths:
-        raise HttpError(409, f"The cluster {row.name} has no addresses. Enter the address of an auth first.")
+        raise HttpError(409, f"The cluster {row.name} has no addresses. Enter at least one address first.")
     try:
         request_test(record_reader.connection_test_store(), row.pk, row.source)
     except SourceNotInstalledError as error:

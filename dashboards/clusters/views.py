@@ -72,14 +72,18 @@ def edit_cluster(request: HttpRequest, cluster: str) -> HttpResponseBase:
 
 
 def _handle_form(request: HttpRequest, row: Cluster | None) -> HttpResponseBase:
+    """Show or save the form. POST with `choose`: show it with the fields of the chosen product, and save nothing."""
     # Uploads are secrets, which must not be stored in the session.
     if not recent_proof.is_recent(request):
         return recent_proof.redirect_to_reauthentication(request)
+    is_product_choice = "choose" in request.POST
+    is_submitted = request.method == "POST" and not is_product_choice
     form = ClusterForm(
-        request.POST if request.method == "POST" else None,
-        request.FILES if request.method == "POST" else None,
+        request.POST if is_submitted else None,
+        request.FILES if is_submitted else None,
         cluster=row,
         has_fixed_addresses=row is not None and has_fixed_addresses(row.pk),
+        draft=request.POST if is_product_choice else None,
     )
     if form.is_bound and form.is_valid():
         actor = signed_in_actor_of(request)

@@ -115,6 +115,29 @@ async def test_form_shows_what_the_choices_need(visiting: Visiting) -> None:
     await expect(page.get_by_label("Server name")).to_be_hidden()
 
 
+async def test_fields_follow_the_product(visiting: Visiting) -> None:
+    """Without a reload, and what was typed stays."""
+    visit = await visiting(color_scheme="light", viewport={"width": 1400, "height": 900})
+    page = await visit.new_page()
+    await page.goto(f"{visit.console.url}/clusters/new/", wait_until="load")
+    await page.get_by_label("Name", exact=True).fill("Stores")
+    await page.get_by_label("Entries").fill("10.0.0.1")
+    await page.get_by_label("Product", exact=True).focus()
+    await page.get_by_label("Product", exact=True).select_option("nats")
+    await expect(page.get_by_role("group", name="Find the hubs by")).to_be_visible()
+    await expect(page.get_by_label("Server name")).to_have_count(0)
+    await expect(page.get_by_role("radio", name="No TLS", exact=True)).to_be_checked()
+    await expect(page.get_by_label("Product", exact=True)).to_be_focused()
+    await accessible_everywhere(page)
+    await page.get_by_label("Product", exact=True).select_option("teleport")
+    await expect(page.locator("#tls")).to_contain_text("teleport.cluster.local")
+    await expect(page.get_by_label("Identity file", exact=True)).to_be_visible()
+    await expect(page.get_by_role("radio", name="No TLS", exact=True)).to_have_count(0)
+    await expect(page.get_by_label("Entries")).to_have_value("10.0.0.1")
+    await expect(page.get_by_label("Name", exact=True)).to_have_value("Stores")
+    await accessible_everywhere(page)
+
+
 def _create_cluster(cluster: str) -> None:
     Cluster.objects.create(id=cluster, name=f"Lab {cluster}", auths=["auth.invalid:3025"], is_paused=True)
 

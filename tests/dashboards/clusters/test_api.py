@@ -109,7 +109,7 @@ def test_uploads_are_in_no_response(client: Client, admin: dict[str, str], tmp_p
 
 def test_wrong_values_have_a_sentence_by_field(client: Client, admin: dict[str, str]) -> None:
     """Unknown names are errors, too."""
-    refusal = _post(client, "", {"id": "EU", "name": "", "auths": ["auth-1"]}, admin)
+    refusal = _post(client, "", {"id": "EU", "name": "", "auths": ["auth-1:x"]}, admin)
     assert refusal.status_code == 400
     assert set(refusal.json()["problems"]) == {"cluster_id", "name", "auths"}
     assert _post(client, "", _EU | {"auth": "x"}, admin).status_code == 400
