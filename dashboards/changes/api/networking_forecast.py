@@ -15,6 +15,7 @@ from dashboards.shared.api.access import ApiAccess
 from dashboards.shared.api.change_responses import REFUSAL_RESPONSES, require_cluster
 from dashboards.shared.api.parameters import QueryParameters, Schema
 from dashboards.shared.api.per_cluster import PerCluster
+from dashboards.shared.capabilities.missing import require_capability
 from dashboards.shared.record_reader import take_record_snapshot
 from fleet.changes import ChangeRefusedError
 from fleet.changes.networking import revisions as networking
@@ -24,6 +25,7 @@ from fleet.changes.networking.preview import preview_config
 from fleet.models.access import Permission
 from fleet.protocol.networking import config as rules
 from fleet.protocol.networking.config import NetworkingConfig, NetworkingConfigError
+from fleet.vocabulary.capabilities import Capability
 
 router = Router()
 per_cluster = PerCluster(router)
@@ -162,7 +164,8 @@ def forecast_networking_config(
     Nothing is stored: the response says which tunnels would close, when, which would stay open, and which agents would
     open.
     """
-    current = networking.require_current_revision(require_cluster(cluster))
+    require_capability(require_cluster(cluster), Capability.NETWORKING_READ)
+    current = networking.require_current_revision(cluster)
     before = rules.with_defaults(networking.resource_of(current).config)
     after = _read_edited_config(cluster, before, filters.field)
     record = take_record_snapshot()

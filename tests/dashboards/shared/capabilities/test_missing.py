@@ -78,6 +78,10 @@ def test_a_networking_config_that_can_only_be_read(page: Client, fake_reader: Fa
         ("GET", "/networking-config", None, Capability.NETWORKING_READ),
         ("POST", "/reconnect/plan", {"proxy": "proxy-1"}, Capability.RECONNECT_ADVICE),
         ("GET", "/policies", None, Capability.POLICIES),
+        ("GET", "/policies/presets", None, Capability.POLICIES),
+        ("GET", "/networking-config/revisions", None, Capability.NETWORKING_READ),
+        ("GET", "/networking-config/forecast", None, Capability.NETWORKING_READ),
+        ("POST", "/reconnect/forecast", {"proxy": "proxy-1"}, Capability.RECONNECT_ADVICE),
         ("POST", "/instances/proxy-id-1/out-of-service/plan", {}, Capability.RECONNECT_ADVICE),
     ],
 )
