@@ -11,6 +11,7 @@ from ninja import Router, Status
 from ninja.errors import HttpError
 from pydantic import Field
 
+from dashboards.clusters import identity_rows
 from dashboards.shared import record_reader
 from dashboards.shared.api.access import ApiAccess
 from dashboards.shared.api.change_responses import (
@@ -74,6 +75,17 @@ class UploadedFile(Schema):
     """Expiry of its first certificate; null for a key."""
 
 
+class ClusterIdentity(Schema):
+    """The client certificate with which Refloat reads a cluster."""
+
+    common_name: str
+    """Its common name: of an identity of Teleport, the user."""
+    expires_at: datetime
+    """When the cluster refuses it, unless it is renewed."""
+    is_expiring: bool
+    """Whether it has expired, or is in the last quarter of its lifetime and expires within 7 days."""
+
+
 class MissingCapability(Schema):
     """A capability that the source of a cluster does not have there."""
 
@@ -116,6 +128,8 @@ class ClusterItem(Schema):
     """Uploaded files; empty also when they were encrypted with another REFLOAT_SECRET_KEY, which `tls` says."""
     tls_server_name: str
     """Expected name in the certificates of the instances; empty: that of their role."""
+    identity: ClusterIdentity | None
+    """Identity of Refloat, as the workers read it; null without a client certificate, and before they read it."""
     is_paused: bool
     """Whether Refloat polls nothing and opens no incidents until the cluster is resumed."""
     production: bool
@@ -419,6 +433,7 @@ def _item_of(row: Cluster) -> ClusterItem:
             for facts in uploads
         ],
         tls_server_name=row.tls_server_name,
+        identity=_identity_of(row),
         is_paused=row.is_paused,
         production=row.production,
         review_required=row.review_required,
@@ -429,6 +444,15 @@ def _item_of(row: Cluster) -> ClusterItem:
             for capability, reason in missing_capabilities_of(row.pk).items()
         ],
         version=service.version_of(row),
+    )
+
+
+def _identity_of(row: Cluster) -> ClusterIdentity | None:
+    identity = identity_rows.read_identity(row.pk, record_reader.current_time())
+    if identity is None:
+        return None
+    return ClusterIdentity(
+        common_name=identity.common_name, expires_at=identity.expires_at, is_expiring=identity.is_expiring
     )
 
 

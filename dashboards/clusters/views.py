@@ -9,7 +9,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_safe
 
-from dashboards.clusters import cluster_rows, setup_steps, test_rows, tls_words
+from dashboards.clusters import cluster_rows, identity_rows, setup_steps, test_rows, tls_words
 from dashboards.clusters.forms import ClusterForm
 from dashboards.shared import recent_proof, record_reader, refusals
 from dashboards.shared.capabilities.missing import missing_capabilities_of
@@ -116,8 +116,8 @@ def _handle_form(request: HttpRequest, row: Cluster | None) -> HttpResponseBase:
 def cluster_page(request: HttpRequest, cluster: str) -> HttpResponseBase:
     """Show a cluster with its newest connection test. POST with `do`: test, pause, resume or remove.
 
-    Template `dashboards/cluster.html`: `row` (ClusterRow), `tls` (words), `missing_capabilities` (Capability,
-    reason), `test` (TestView or None), `steps`
+    Template `dashboards/cluster.html`: `row` (ClusterRow), `tls` (words), `identity` (IdentityRow or None),
+    `missing_capabilities` (Capability, reason), `test` (TestView or None), `steps`
     (SetupStep), `next_url` of the steps, `can_test`, `can_change`, `is_removable`; `dialog`: `pause`, `remove` (with
     `removal_error`) or empty.
     """
@@ -174,6 +174,7 @@ def _render_cluster(request: HttpRequest, stored_row: Cluster, removal_error: st
         "page": "clusters",
         "row": cluster_rows.make_row(stored_row, summary, report, now),
         "tls": tls_words.describe(stored_row),
+        "identity": identity_rows.read_identity(stored_row.pk, now),
         "missing_capabilities": missing_capabilities_of(stored_row.pk).items(),
         "test": test_rows.make_view(report, now),
         "steps": steps,

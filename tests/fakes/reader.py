@@ -14,6 +14,7 @@ from fleet.monitoring.agent_report import AgentReportResponse
 from fleet.monitoring.classify import places_of
 from fleet.monitoring.evidence import AgentEvidence, FleetEvidence, Heartbeat, ReconnectMode, Timing
 from fleet.monitoring.state import StateUnavailableError
+from fleet.monitoring.state.identities import IdentityValidity
 from fleet.monitoring.views import (
     AgentView,
     Explanation,
@@ -236,6 +237,10 @@ class FakeReader:
             opened_at_by_proxy={index % 2 + 2: now - 60},
             agent_report_response=self.answer,
         )
+
+    def identity(self, cluster: str) -> IdentityValidity | None:
+        """Return no identity: the fleet in memory is read without TLS."""
+        return None
 
     def missing_capabilities(self, cluster: str) -> dict[Capability, str]:
         """See Reader."""

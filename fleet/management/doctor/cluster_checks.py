@@ -118,7 +118,8 @@ def _check_tls(facts: ClusterConnectionFacts, tls: TLSFiles, now: datetime) -> C
     )
     if now >= first.ends_at:
         return error("cluster-tls", f"{name} expired on {day}.", remedy)
-    if first.ends_at - now < RENEWAL_PERIOD:
+    # Bots renew identities that are valid for an hour.
+    if first.ends_at - now < min(RENEWAL_PERIOD, (first.ends_at - first.begins_at) / 4):
         return warning("cluster-tls", f"{name} expires on {day} (in {(first.ends_at - now).days} d).", remedy)
     return ok("cluster-tls", f"{name} is the first to expire, on {day}.")
 

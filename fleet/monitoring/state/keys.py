@@ -73,6 +73,8 @@ class Keys:
     #: String: capabilities that the cluster does not have -> why, as JSON; without
     #: the key it has all. Independent of the epoch.
     missing_capabilities = _Key("missing-capabilities")
+    #: String: owner and validity of Refloat's client certificate, as JSON; independent of the epoch.
+    identity = _Key("identity")
     #: Hash: instance id -> its policy report, or the error; independent of the epoch.
     policies = _Key("policies")
     #: String: the newest round that was begun.

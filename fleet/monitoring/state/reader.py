@@ -24,6 +24,7 @@ from fleet.monitoring.state.agent_reports import unpack_agent_response
 from fleet.monitoring.state.attribute_store import AttributeCache
 from fleet.monitoring.state.codec import HEADER_SIZE, RecordHeader, rows_of, unpack_header
 from fleet.monitoring.state.connect import connect, map_redis_errors
+from fleet.monitoring.state.identities import IdentityStore, IdentityValidity
 from fleet.monitoring.state.keys import Keys
 from fleet.monitoring.state.missing_capabilities import MissingCapabilityStore
 from fleet.monitoring.state.record import empty_record, load_record
@@ -172,6 +173,10 @@ class Reader:
     def missing_capabilities(self, cluster: str) -> dict[Capability, str]:
         """Return what the newest round found that the cluster's source cannot do. Raises StateUnavailableError."""
         return MissingCapabilityStore(self._redis, self._prefix).read(cluster)
+
+    def identity(self, cluster: str) -> IdentityValidity | None:
+        """Return the identity with which workers read a cluster. Raises StateUnavailableError."""
+        return IdentityStore(self._redis, self._prefix).read(cluster)
 
     def agent_responses(self, cluster: str) -> dict[int, AgentReportResponse]:
         """Return recent agent reports by agent index, at most 2,000. Raises StateUnavailableError."""
