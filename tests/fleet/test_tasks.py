@@ -316,7 +316,8 @@ def test_tend_runs_due_chores(auth: FakeAuth, monkeypatch: pytest.MonkeyPatch) -
 def test_tend_runs_all_chores_at_their_intervals(auth: FakeAuth) -> None:
     """The intervals match the docs."""
     assert {name: interval for name, _chore, interval in tasks._CHORES} == {
-        "actions": 1.0, "drains": 3.0, "networking configs": 3.0, "policies": 5.0, "identities": 15.0, "retired agents": 15.0,
+        "actions": 1.0, "drains": 3.0, "networking configs": 3.0, "policies": 5.0, "identities": 15.0,
+        "retired agents": 15.0,
     }  # fmt: skip
 
 

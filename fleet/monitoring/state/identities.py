@@ -43,6 +43,14 @@ class IdentityValidity:
         return now >= self.expires_at
 
 
+@dataclass(frozen=True, slots=True)
+class ExpiringIdentity:
+    """An identity that has expired, or will do so soon; seconds since the epoch."""
+
+    expires_at: float
+    is_expired: bool
+
+
 class IdentityStore:
     """The identity of Refloat for every cluster."""
 

@@ -4,7 +4,7 @@ import pytest
 from redis import Redis
 
 from fleet.monitoring.state import StateUnavailableError
-from fleet.monitoring.state.identities import IdentityStore, IdentityValidity
+from fleet.monitoring.state.identities import ExpiringIdentity, IdentityStore, IdentityValidity
 from fleet.monitoring.state.reader import Reader, open_reader
 
 _HOUR, _DAY = 3600.0, 86400.0
@@ -37,6 +37,16 @@ def test_identity_is_expiring_in_its_last_quarter_for_a_week_at_most(
         True,
         False,
     )
+
+
+def test_only_an_identity_that_must_be_renewed_is_expiring(redis: Redis, prefix: str) -> None:
+    """Before its last quarter there is none."""
+    IdentityStore(redis, prefix).write("a", IdentityValidity("refloat", 0.0, 400.0))
+    reader = Reader(redis, prefix)
+    assert reader.expiring_identity("a", 299.0) is None
+    assert reader.expiring_identity("a", 300.0) == ExpiringIdentity(400.0, is_expired=False)
+    assert reader.expiring_identity("a", 400.0) == ExpiringIdentity(400.0, is_expired=True)
+    assert reader.expiring_identity("b", 400.0) is None
 
 
 def test_redis_down() -> None:
