@@ -45,6 +45,7 @@ from dashboards.changes.api import (
     service,
 )
 from dashboards.clusters import api as clusters
+from dashboards.clusters import connection_test_api
 from dashboards.fleet import agent_query
 from dashboards.fleet.agent_history import read_agent_changes
 from dashboards.fleet.agent_query import MAX_LIMIT, PAGE_SIZE, QueryError
@@ -135,6 +136,7 @@ api.add_router("", drain.router)
 api.add_router("", degrade.router)
 api.add_router("", service.router)
 api.add_router("", clusters.router)
+api.add_router("", connection_test_api.router)
 
 per_cluster = PerCluster(api)
 _VIEW = ApiAccess(Permission.VIEW_FLEET)

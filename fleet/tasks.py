@@ -29,6 +29,7 @@ from fleet.changes.runners import RUNNERS
 from fleet.clusters.address_cache import AddressCache
 from fleet.clusters.background_tests import BackgroundTests
 from fleet.clusters.credentials import tls_files_of
+from fleet.clusters.identity_expiry import read_validity
 from fleet.clusters.test_store import ConnectionTestStore
 from fleet.isolation import for_each_change, for_each_cluster, isolate_errors
 from fleet.models import Change, Cluster
@@ -52,6 +53,7 @@ from fleet.monitoring.pollers.worker import PollingSettings, Worker
 from fleet.monitoring.publish import publish
 from fleet.monitoring.state import RecordLostError, StateError
 from fleet.monitoring.state.connect import connect, map_redis_errors
+from fleet.monitoring.state.identities import IdentityStore
 from fleet.monitoring.state.policy_report_store import PolicyReportStore
 from fleet.monitoring.state.reader import Reader
 from fleet.monitoring.state.rounds import Rounds
@@ -78,6 +80,7 @@ class WorkerResources:
     timing: Timing
     reader: Reader
     policy_report_store: PolicyReportStore
+    identity_store: IdentityStore
     address_cache: AddressCache
     background_tests: BackgroundTests
     poll_order: PollOrder
@@ -110,6 +113,7 @@ def get_worker_resources() -> WorkerResources:
         timing,
         Reader(redis, settings.REFLOAT_PREFIX),
         PolicyReportStore(redis, settings.REFLOAT_PREFIX),
+        IdentityStore(redis, settings.REFLOAT_PREFIX),
         AddressCache(),
         BackgroundTests(ConnectionTestStore(redis, settings.REFLOAT_PREFIX)),
         PollOrder(settings.REFLOAT_ROUND_DEADLINE),
@@ -244,6 +248,16 @@ def _read_cluster_policies(cluster: Cluster) -> None:
     resources.policy_report_store.write(cluster.id, reports)
 
 
+@shared_task(name="fleet.tasks.read_identities", ignore_result=True)
+def read_identities() -> None:
+    """Read until when the identity of Refloat for each cluster is valid: its file may have been renewed."""
+    store = get_worker_resources().identity_store
+    for_each_cluster(
+        "the identity of Refloat was not read",
+        lambda cluster: store.write(cluster.id, read_validity(tls_files_of(cluster))),
+    )
+
+
 def _has_source(cluster: Cluster) -> bool:
     """Return whether the source of a cluster can be used; the page of the cluster and `refloat doctor` say if not."""
     return find_loaded_source(cluster.source) is not None
@@ -303,6 +317,7 @@ _CHORES: Sequence[tuple[str, Callable[[], None], float]] = (
     ("drains", apply_drains, 3.0),
     ("networking configs", look_after_networking, 3.0),
     ("policies", read_policies, 5.0),
+    ("identities", read_identities, 15.0),
     # Retiring an agent updates the record too: this is for requests while the broker or the record was away.
     ("retired agents", apply_retired, 15.0),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any
 
 from django.http import HttpRequest
@@ -11,6 +11,8 @@ from ninja import Router, Status
 from ninja.errors import HttpError
 from pydantic import Field
 
+from dashboards.clusters import identity_rows
+from dashboards.clusters.cluster_lookup import require_row
 from dashboards.shared import record_reader
 from dashboards.shared.api.access import ApiAccess
 from dashboards.shared.api.change_responses import (
@@ -26,20 +28,17 @@ from fleet.clusters import service
 from fleet.clusters.address_entries import MOST_ENTRIES
 from fleet.clusters.cluster_values import ClusterValues
 from fleet.clusters.diag_addresses import MOST_DIAG_ADDRESSES
-from fleet.clusters.test_report import ConnectionTestReport
-from fleet.clusters.test_store import request_test
 from fleet.clusters.tls_uploads import MAX_PEM_LENGTH, TLS_PARTS, read_upload_facts
 from fleet.models.access import Permission
-from fleet.models.clusters import DEFAULT_CLUSTER, Cluster, ensure_default_cluster, has_fixed_addresses
+from fleet.models.clusters import Cluster, has_fixed_addresses
 from fleet.models.sealed_secrets import UnsealError
 from fleet.protocol.text_limits import LONGEST_NAME
-from fleet.source_plugins.registry import SourceNotInstalledError, source_labels
+from fleet.source_plugins.registry import source_labels
 from fleet.vocabulary.clusters import AddressKind, TLSSource
 
 router = Router()
 _VIEW = ApiAccess(Permission.VIEW_FLEET)
 _VIEW_ANY = ApiAccess(Permission.VIEW_FLEET, is_per_cluster=False)
-_ACT = ApiAccess(Permission.ACT_ON_FLEET)
 _MANAGE = ApiAccess(Permission.MANAGE_ACCESS)
 _MANAGE_ALL = ApiAccess(Permission.MANAGE_ACCESS, is_per_cluster=False)
 
@@ -73,11 +72,22 @@ class UploadedFile(Schema):
     """What is told about an uploaded TLS file."""
 
     part: str
-    """`authority`, `certificate` or `key`."""
+    """`authority`, `certificate`, `key` or `identity`."""
     common_name: str
     """Common name of its first certificate; empty for a key."""
     expires_at: datetime | None
     """Expiry of its first certificate; null for a key."""
+
+
+class ClusterIdentity(Schema):
+    """The client certificate with which Refloat reads a cluster."""
+
+    common_name: str
+    """Its common name: of an identity of Teleport, the user."""
+    expires_at: datetime
+    """When the cluster refuses it, unless it is renewed."""
+    is_expiring: bool
+    """Whether it has expired, or is in the last quarter of its lifetime and expires within 7 days."""
 
 
 class MissingCapability(Schema):
@@ -113,15 +123,19 @@ class ClusterItem(Schema):
     tls: str
     """Where the TLS files come from, in words."""
     tls_source: str
-    """Where the TLS files come from: `settings`, `none`, `files` or `uploaded`."""
+    """Where the TLS files come from: `settings`, `none`, `files`, `uploaded`, `identity` or `identity_upload`."""
     tls_files: dict[str, str]
-    """Paths on the machines of the workers, by `authority`, `certificate` and `key`."""
+    """Paths on the machines of the workers, by `authority`, `certificate` and `key`; of an identity file by
+    `identity`.
+    """
     tls_uploads: list[UploadedFile]
     """Uploaded files; empty also when they were encrypted with another REFLOAT_SECRET_KEY, which `tls` says."""
     tls_server_name: str
     """Expected name in the certificates of the instances; empty: that of their role."""
     diag_addresses: dict[str, str]
     """Addresses of `/readyz` and `/metrics`, host:port, by name or id of the instance."""
+    identity: ClusterIdentity | None
+    """Identity of Refloat, as the workers read it; null without a client certificate, and before they read it."""
     is_paused: bool
     """Whether Refloat polls nothing and opens no incidents until the cluster is resumed."""
     production: bool
@@ -152,9 +166,13 @@ class CreateClusterRequest(RequestBody):
     tls_source: _TLSSource = TLSSource.SETTINGS.value
     """Where the TLS files come from."""
     tls_files: Annotated[_Paths, Field(default_factory=dict)]
-    """With `files`: paths on the machines of the workers, by `authority`, `certificate` and `key`."""
+    """With `files`: paths on the machines of the workers, by `authority`, `certificate` and `key`. With `identity`: the
+    path of an identity file of Teleport, by `identity`.
+    """
     tls_uploads: Annotated[_Uploads, Field(default_factory=dict)]
-    """With `uploaded`: PEM by the same names. No response has it."""
+    """With `uploaded`: PEM by the same names. With `identity_upload`: an identity file by `identity`. No response has
+    them.
+    """
     tls_server_name: Annotated[str, Field(max_length=253)] = ""
     """Expected name in the certificates of the instances; empty: that of their role."""
     diag_addresses: Annotated[_DiagAddresses, Field(default_factory=dict)]
@@ -179,9 +197,9 @@ class ChangeClusterRequest(RequestBody):
     tls_source: _TLSSource | None = None
     """Where the TLS files come from. Another source than `uploaded` deletes the uploaded files."""
     tls_files: _Paths | None = None
-    """With `files`: all paths."""
+    """With `files` and `identity`: all paths."""
     tls_uploads: Annotated[_Uploads, Field(default_factory=dict)]
-    """With `uploaded`: PEM by `authority`, `certificate` and `key`. A file that is left out or null stays, an empty
+    """As in a new cluster. A file that is left out or null stays, an empty
     text removes it.
     """
     tls_server_name: Annotated[str, Field(max_length=253)] | None = None
@@ -214,57 +232,6 @@ class DeletedCluster(Schema):
     """Channels that know of an unresolved incident of it: they get no notification that it was resolved."""
 
 
-class ConnectionTestStepItem(Schema):
-    """A finished step of a connection test."""
-
-    name: str
-    """Name of the step: `resolve`, `connect`, `tls`, `identity`, `health`, `instances`, `agents`, `tunnels`,
-    `readyz`, `networking`, `policies` or `clock`.
-    """
-    label: str
-    """Label of the step on pages."""
-    verdict: str
-    """`ok`, `warning`, `failed` or `skipped`."""
-    text: str
-    """What was found."""
-    remedy: str
-    """What to do; empty if nothing."""
-    seconds: float
-    """How long the step took."""
-
-
-class ConnectionTestReportItem(Schema):
-    """The steps of one test so far, with their verdicts."""
-
-    id: str
-    """Id of the test."""
-    is_running: bool
-    """Whether more steps will follow."""
-    is_lost: bool
-    """Whether no worker started the test in time, or the worker ended before the test: start the workers."""
-    verdict: str
-    """Worst verdict of the steps so far: `ok`, `warning` or `failed`."""
-    steps: list[ConnectionTestStepItem]
-    """Finished steps."""
-    pending_steps: list[str]
-    """Names of the steps that have not ended."""
-    requested_at: datetime
-    """When the test was requested."""
-    started_at: datetime | None
-    """When a worker started it; null before that."""
-    ended_at: datetime | None
-    """When it ended; null before that."""
-
-
-class ConnectionTestResponse(Schema):
-    """The newest connection test of a cluster."""
-
-    cluster: str
-    """Id of the cluster."""
-    test: ConnectionTestReportItem | None
-    """Newest test; null if none was requested in the last hour."""
-
-
 @router.get(
     "/clusters",
     summary="List clusters",
@@ -294,7 +261,7 @@ def create_cluster(request: HttpRequest, body: CreateClusterRequest) -> Any:
 )
 def get_cluster(request: HttpRequest, cluster: str) -> Any:
     """The response has the values of the cluster, without its uploaded TLS files."""
-    return _item_of(_require_row(cluster))
+    return _item_of(require_row(cluster))
 
 
 @router.post(
@@ -306,7 +273,7 @@ def get_cluster(request: HttpRequest, cluster: str) -> Any:
 def change_cluster(request: HttpRequest, cluster: str, body: ChangeClusterRequest) -> Any:
     """Fields that are left out keep their values. The next round uses the new ones."""
     _require_manager(request)
-    row = _require_row(cluster)
+    row = require_row(cluster)
     new_values = body.model_dump(exclude={"version"}, exclude_none=True) | {"tls_uploads": body.tls_uploads}
     values = replace(service.values_of(row), **new_values)
     return _item_of(service.update_cluster(row, values, request_actor_of(request), seen_version=body.version))
@@ -346,7 +313,7 @@ def delete_cluster(request: HttpRequest, cluster: str, body: DeleteClusterReques
     Nothing in the cluster itself changes. The cluster `default` can only be paused.
     """
     _require_manager(request)
-    row = _require_row(cluster)
+    row = require_row(cluster)
     name, notified_channels = row.name, service.list_notified_channels(row.pk)
     service.remove_cluster(
         row, body.confirmation, request_actor_of(request), record_reader.delete_cluster_keys
@@ -354,42 +321,10 @@ def delete_cluster(request: HttpRequest, cluster: str, body: DeleteClusterReques
     return DeletedCluster(id=cluster, name=name, notified_channels=notified_channels)
 
 
-@router.post(
-    "/clusters/{cluster}/test",
-    summary="Test the connection to a cluster",
-    auth=_ACT,
-    response={200: ConnectionTestResponse, **REFUSAL_RESPONSES},
-)
-def test_cluster(request: HttpRequest, cluster: str) -> Any:
-    """A worker starts the test at once: read it until `is_running` is false.
-
-    The test changes nothing in the cluster.
-    """
-    row = _require_row(cluster)
-    if not row.auths:
-        raise HttpError(409, f"The cluster {row.name} has no addresses. Enter the address of an auth first.")
-    try:
-        request_test(record_reader.connection_test_store(), row.pk, row.source)
-    except SourceNotInstalledError as error:
-        raise HttpError(409, f"{error}.") from error
-    return _test_response_of(row.pk)
-
-
-@router.get(
-    "/clusters/{cluster}/test",
-    summary="Get the newest connection test of a cluster",
-    auth=_VIEW,
-    response={200: ConnectionTestResponse, **REFUSAL_RESPONSES},
-)
-def get_cluster_test(request: HttpRequest, cluster: str) -> Any:
-    """Each finished step has a verdict, a result, and what to do. Refloat keeps a test for an hour."""
-    return _test_response_of(_require_row(cluster).pk)
-
-
 def _set_paused(request: HttpRequest, cluster: str, *, is_paused: bool) -> ClusterItem:
     if sentence := find_write_refusal(caller_of(request), Permission.MANAGE_ACCESS, ""):
         raise HttpError(403, sentence)
-    return _item_of(service.set_paused(_require_row(cluster), is_paused, request_actor_of(request)))
+    return _item_of(service.set_paused(require_row(cluster), is_paused, request_actor_of(request)))
 
 
 def _require_manager(request: HttpRequest) -> None:
@@ -397,16 +332,6 @@ def _require_manager(request: HttpRequest) -> None:
     if sentence := find_write_refusal(caller_of(request), Permission.MANAGE_ACCESS, ""):
         raise HttpError(403, sentence)
     require_reauthentication(request)
-
-
-def _require_row(cluster: str) -> Cluster:
-    """Return the row of a cluster; that of `default` is created if there is none yet. Raises HttpError 404."""
-    row = None if "\0" in cluster else Cluster.objects.filter(pk=cluster).first()
-    if row is None and cluster == DEFAULT_CLUSTER:
-        row = ensure_default_cluster()
-    if row is None:
-        raise HttpError(404, f"Cluster {cluster[:100]} was not found.")
-    return row
 
 
 def _item_of(row: Cluster) -> ClusterItem:
@@ -430,6 +355,7 @@ def _item_of(row: Cluster) -> ClusterItem:
         ],
         tls_server_name=row.tls_server_name,
         diag_addresses=row.diag_addresses,
+        identity=_identity_of(row),
         is_paused=row.is_paused,
         production=row.production,
         review_required=row.review_required,
@@ -444,35 +370,10 @@ def _item_of(row: Cluster) -> ClusterItem:
     )
 
 
-def _test_response_of(cluster: str) -> ConnectionTestResponse:
-    report = record_reader.connection_test_store().read(cluster)
-    return ConnectionTestResponse(cluster=cluster, test=None if report is None else _test_item_of(report))
-
-
-def _test_item_of(report: ConnectionTestReport) -> ConnectionTestReportItem:
-    now = record_reader.current_time()
-    return ConnectionTestReportItem(
-        id=report.test_id,
-        is_running=report.is_running(now),
-        is_lost=report.is_lost(now),
-        verdict=report.verdict,
-        steps=[
-            ConnectionTestStepItem(
-                name=step.name,
-                label=step.label,
-                verdict=step.verdict,
-                text=step.text,
-                remedy=step.remedy,
-                seconds=step.seconds,
-            )
-            for step in report.steps
-        ],
-        pending_steps=list(report.pending_steps),
-        requested_at=datetime.fromtimestamp(report.requested_at, UTC),
-        started_at=_moment_of(report.started_at),
-        ended_at=_moment_of(report.ended_at),
+def _identity_of(row: Cluster) -> ClusterIdentity | None:
+    identity = identity_rows.read_identity(row.pk, record_reader.current_time())
+    if identity is None:
+        return None
+    return ClusterIdentity(
+        common_name=identity.common_name, expires_at=identity.expires_at, is_expiring=identity.is_expiring
     )
-
-
-def _moment_of(seconds: float | None) -> datetime | None:
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)

@@ -52,8 +52,10 @@ class ClusterRow:
 
     @property
     def server_name(self) -> str:
-        """The name that is expected in certificates, in words."""
+        """The name that is expected in certificates, in words; empty if the product has none."""
         source = find_source(self.cluster.source)
+        if source is not None and not source.form.has_server_name:
+            return ""
         default_name = "" if source is None else source.form.default_server_name
         return self.cluster.tls_server_name or default_name or "By role"
 
@@ -88,10 +90,15 @@ def judge(
             ClusterState.PAUSED,
             "Refloat does not poll this cluster and opens no incidents until you resume it.",
         )
-    if find_source(cluster.source) is None:
+    source = find_source(cluster.source)
+    if source is None:
         return ClusterState.NOT_INSTALLED, f"{describe_missing_source(cluster.source)}."
+    noun = source.form.address_noun
     if not cluster.auths:
-        return ClusterState.NO_ADDRESSES, "Enter the address of an auth. Until then, Refloat polls nothing."
+        return (
+            ClusterState.NO_ADDRESSES,
+            f"Enter at least one {noun} address. Until then, Refloat polls nothing.",
+        )
     problem = None if report is None or report.is_running(now) else report.first_problem
     if problem is not None and problem.verdict is StepVerdict.FAILED:
         return ClusterState.TEST_FAILED, f"{problem.label}: {problem.text}"
@@ -115,5 +122,5 @@ def judge(
         )
     active_count = summary.agent_count - summary.counts.get(State.RETIRED, 0)
     if not summary.instance_count or (active_count and summary.counts.get(State.UNKNOWN, 0) == active_count):
-        return ClusterState.UNREACHABLE, "No auth responds to Refloat. Test the connection."
+        return ClusterState.UNREACHABLE, f"No {noun} responds to Refloat. Test the connection."
     return ClusterState.HEALTHY, ""

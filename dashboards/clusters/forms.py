@@ -1,4 +1,4 @@
-"""Form of a cluster: its name, the addresses of its first auths, and the TLS files for it."""
+"""Form of a cluster: its product, its name, the addresses of its first instances, and the TLS files for it."""
 
 from __future__ import annotations
 
@@ -8,17 +8,21 @@ from typing import Any
 from django import forms
 from typing_extensions import override
 
-from dashboards.clusters import tls_words
+from dashboards.clusters import product_words, tls_words
 from dashboards.clusters.diag_address_field import DiagAddressesField, SourceSelect, has_diag_addresses
 from fleet.clusters.cluster_values import ClusterValues
 from fleet.clusters.diag_addresses import format_lines
 from fleet.clusters.service import version_of
+from fleet.clusters.tls_uploads import IDENTITY_PART, TLS_PARTS, parts_of
 from fleet.models.clusters import Cluster
-from fleet.source_plugins.registry import source_labels
-from fleet.vocabulary.clusters import AddressKind, TLSSource
+from fleet.source_plugins.declaration import SourceForm
+from fleet.source_plugins.registry import find_source, source_labels
+from fleet.vocabulary.clusters import UPLOAD_SOURCES, TLSSource
 
 #: By name in `Cluster.tls_files` and in the uploads: the label.
-_TLS_PARTS = {"authority": "CA certificate", "certificate": "Certificate of Refloat", "key": "Private key"}
+_TLS_PARTS = {**TLS_PARTS, IDENTITY_PART: "Identity file"}
+#: What the file dialogs of browsers show of the parts; an identity file has any name.
+_UPLOAD_SUFFIXES = dict.fromkeys(TLS_PARTS, ".pem,.crt,.cer,.key,application/x-pem-file")
 #: Largest uploaded file, bytes: a bundle of certificates has a few kilobytes.
 _MAX_UPLOAD_SIZE = 256 * 1024
 
@@ -34,7 +38,7 @@ def upload_name_of(part: str) -> str:
 
 
 class ClusterForm(forms.Form):
-    """Form of a cluster. Without a new upload, the stored one is kept.
+    """Form of a cluster, for the fields of its product. Without a new upload, the stored one is kept.
 
     No response contains an uploaded file. A form that is refused therefore asks for the files again that were chosen,
     until they are (`refused_uploads`): nobody notices that an input is empty again.
@@ -50,32 +54,21 @@ class ClusterForm(forms.Form):
     source = forms.ChoiceField(
         label="Product",
         widget=SourceSelect,
-        help_text="What the auths, proxies and agents of this cluster run.",
+        help_text="What this cluster runs. The fields below follow the product.",
     )
-    address_kind = forms.ChoiceField(
-        choices=[(kind.value, kind.label) for kind in AddressKind],
-        widget=forms.RadioSelect,
-        label="Find the first auths by",
-    )
+    address_kind = forms.ChoiceField(widget=forms.RadioSelect)
     auths = forms.CharField(
         required=False,
         label="Entries",
         widget=forms.Textarea(
             attrs={"rows": 3, "class": "code", "spellcheck": "false", "autocomplete": "off"}
         ),
-        help_text="One per line. One auth is enough: Refloat gets all others from its list.",
     )
-    tls_source = forms.ChoiceField(
-        choices=tls_words.list_choices,
-        widget=forms.RadioSelect,
-        label="TLS files",
-    )
+    tls_source = forms.ChoiceField(widget=forms.RadioSelect, label="TLS files")
     tls_server_name = forms.CharField(
         required=False,
         max_length=253,
         label="Server name (optional)",
-        help_text="Expected in the certificates of auths and proxies. Leave it empty for certificates with the names "
-        "of their roles, which Refloat's own CA issues.",
     )
     diag_addresses = DiagAddressesField()
     production = forms.BooleanField(
@@ -96,22 +89,32 @@ class ClusterForm(forms.Form):
         widget=forms.MultipleHiddenInput,
     )
 
-    def __init__(self, *args: Any, cluster: Cluster | None, has_fixed_addresses: bool, **kwargs: Any) -> None:
-        """`cluster`: the one to edit; None: a new one. `has_fixed_addresses`: a setting of the console has them."""
+    def __init__(
+        self,
+        *args: Any,
+        cluster: Cluster | None,
+        has_fixed_addresses: bool,
+        draft: Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """`cluster`: the one to edit; None: a new one. `has_fixed_addresses`: a setting of the console has them.
+
+        `draft`: what was typed before another product was chosen.
+        """
         super().__init__(*args, **kwargs)
         for part, label in _TLS_PARTS.items():
             self.fields[path_name_of(part)] = _create_path_field(part, label)
             self.fields[upload_name_of(part)] = forms.FileField(
                 required=False,
                 label=label,
-                widget=forms.FileInput(attrs={"accept": ".pem,.crt,.cer,.key,application/x-pem-file"}),
+                widget=forms.FileInput(
+                    attrs={"accept": suffixes} if (suffixes := _UPLOAD_SUFFIXES.get(part)) else None
+                ),
             )
         row = cluster or Cluster(name="")
         # The source of a stored cluster stays a choice when it is not installed any more.
         labels = {row.source: f"{row.source} (not installed)"} | source_labels()
-        source_field = self.fields["source"]
-        assert isinstance(source_field, forms.ChoiceField), "declared above"
-        source_field.choices = list(labels.items())
+        self._choice_field("source").choices = list(labels.items())
         self.initial = {
             "name": row.name,
             "source": row.source,
@@ -128,28 +131,71 @@ class ClusterForm(forms.Form):
         if cluster is not None:
             del self.fields["cluster_id"]
             self.initial["version"] = version_of(cluster)
+        fixed_names = ("address_kind", "auths") if has_fixed_addresses else ()
+        if draft is not None:
+            self.initial |= {name: draft.get(name, "") for name in self.fields if name not in fixed_names}
+        typed_values = self.data if self.is_bound else self.initial
+        self._follow_product(str(typed_values.get("source", row.source)), is_new_choice=draft is not None)
         if has_fixed_addresses:
-            for name in ("address_kind", "auths"):
+            for name in fixed_names:
                 self.fields[name].disabled = True
             self.fields["auths"].help_text = (
                 "The setting REFLOAT_AUTHS of this console has the addresses of this cluster. "
                 "Change the setting, or remove it to edit the addresses here."
             )
 
+    def _follow_product(self, slug: str, *, is_new_choice: bool) -> None:
+        """Offer the fields and choices of a product."""
+        source = find_source(slug)
+        self.product = SourceForm() if source is None else source.form
+        kind_field, auths_field = self._choice_field("address_kind"), self.fields["auths"]
+        kind_field.choices = [(kind.value, kind.label) for kind in self.product.address_kinds]
+        kind_field.label = product_words.address_kind_label_of(self.product)
+        auths_field.help_text = product_words.address_help_of(self.product)
+        self._choice_field("tls_source").choices = tls_words.list_choices(self.product.tls_sources)
+        if self.product.has_server_name:
+            self.fields["tls_server_name"].help_text = product_words.server_name_help_of(self.product)
+        else:
+            del self.fields["tls_server_name"]
+        if is_new_choice:
+            self._replace_choices_of_other_product()
+
+    def _replace_choices_of_other_product(self) -> None:
+        """Select the first choice where the present one is not of this product, or is what forms begin with."""
+        if self.initial["address_kind"] not in set(self.product.address_kinds):
+            self.initial["address_kind"] = self.product.address_kinds[0].value
+        if self.initial["tls_source"] not in set(self.product.tls_sources) - {TLSSource.SETTINGS}:
+            self.initial["tls_source"] = self.product.tls_sources[0].value
+
+    def _choice_field(self, name: str) -> forms.ChoiceField:
+        field = self.fields[name]
+        assert isinstance(field, forms.ChoiceField), "declared above"
+        return field
+
+    @property
+    def address_examples(self) -> Mapping[str, str]:
+        """An entry of each kind of address of the product, by the value of the kind."""
+        return product_words.address_examples_of(self.product)
+
     @property
     def main_fields(self) -> list[forms.BoundField]:
-        """What the cluster is."""
-        return [self[name] for name in ("name", "cluster_id", "source") if name in self.fields]
+        """What the cluster is, without its product."""
+        return [self[name] for name in ("name", "cluster_id") if name in self.fields]
 
     @property
     def path_fields(self) -> list[forms.BoundField]:
         """The paths of the TLS files."""
-        return [self[path_name_of(part)] for part in _TLS_PARTS]
+        return [self[path_name_of(part)] for part in TLS_PARTS]
 
     @property
     def upload_fields(self) -> list[forms.BoundField]:
         """The uploads of the TLS files."""
-        return [self[upload_name_of(part)] for part in _TLS_PARTS]
+        return [self[upload_name_of(part)] for part in TLS_PARTS]
+
+    @property
+    def has_identity(self) -> bool:
+        """Whether the product has identity files."""
+        return TLSSource.IDENTITY in self.product.tls_sources
 
     @property
     def safety_fields(self) -> list[forms.BoundField]:
@@ -171,10 +217,12 @@ class ClusterForm(forms.Form):
     def full_clean(self) -> None:
         """Validate the form; ask for files again that were chosen now or when it was refused before."""
         super().full_clean()
-        if not self.is_bound or self.cleaned_data.get("tls_source") != TLSSource.UPLOADED:
+        source = self.cleaned_data.get("tls_source") if self.is_bound else None
+        if source not in UPLOAD_SOURCES:
             return
+        own_names = [upload_name_of(part) for part in parts_of(TLSSource(source))]
         for name in self.cleaned_data.get("refused_uploads", ()):
-            if name not in self.files and name not in self.errors:
+            if name in own_names and name not in self.files and name not in self.errors:
                 self.add_error(name, "Choose the file again, or open this form anew to keep the stored file.")
         self._ask_for_files_again()
 
@@ -200,15 +248,16 @@ class ClusterForm(forms.Form):
     def to_values(self) -> ClusterValues:
         """Return the values of the form; only after validation."""
         data = self.cleaned_data
+        parts = parts_of(TLSSource(data["tls_source"]))
         return ClusterValues(
             name=data["name"],
             source=data["source"],
             address_kind=data["address_kind"],
             auths=[line.strip() for line in data["auths"].splitlines() if line.strip()],
             tls_source=data["tls_source"],
-            tls_files={part: data[path_name_of(part)] for part in _TLS_PARTS if data[path_name_of(part)]},
-            tls_uploads=self._uploads,
-            tls_server_name=data["tls_server_name"],
+            tls_files={part: data[path_name_of(part)] for part in parts if data[path_name_of(part)]},
+            tls_uploads={part: pem for part, pem in self._uploads.items() if part in parts},
+            tls_server_name=data.get("tls_server_name", ""),
             # The form does not show the field for other sources.
             diag_addresses=data["diag_addresses"] if has_diag_addresses(data["source"]) else {},
             production=data["production"],
@@ -246,7 +295,9 @@ def _create_path_field(part: str, label: str) -> forms.CharField:
                 "class": "code",
                 "spellcheck": "false",
                 "autocomplete": "off",
-                "placeholder": f"/etc/refloat/{part}.pem",
+                "placeholder": f"/etc/refloat/{part}"
+                if part == IDENTITY_PART
+                else f"/etc/refloat/{part}.pem",
             }
         ),
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from django.conf import settings
 
 from fleet.clusters import service
@@ -9,9 +11,9 @@ from fleet.models.clusters import Cluster
 from fleet.vocabulary.clusters import TLSSource
 
 
-def list_choices() -> list[tuple[str, str]]:
-    """Return the sources as choices of a form: value and label."""
-    return [(source.value, _label_of(source)) for source in TLSSource]
+def list_choices(sources: Iterable[TLSSource]) -> list[tuple[str, str]]:
+    """Return sources as choices of a form: value and label."""
+    return [(source.value, _label_of(source)) for source in sources]
 
 
 def describe(row: Cluster) -> str:

@@ -9,7 +9,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_safe
 
-from dashboards.clusters import cluster_rows, setup_steps, test_rows, tls_words
+from dashboards.clusters import cluster_rows, identity_rows, setup_steps, test_rows, tls_words
 from dashboards.clusters.forms import ClusterForm
 from dashboards.shared import recent_proof, record_reader, refusals
 from dashboards.shared.capabilities.missing import missing_capabilities_of
@@ -72,14 +72,18 @@ def edit_cluster(request: HttpRequest, cluster: str) -> HttpResponseBase:
 
 
 def _handle_form(request: HttpRequest, row: Cluster | None) -> HttpResponseBase:
+    """Show or save the form. POST with `choose`: show it with the fields of the chosen product, and save nothing."""
     # Uploads are secrets, which must not be stored in the session.
     if not recent_proof.is_recent(request):
         return recent_proof.redirect_to_reauthentication(request)
+    is_product_choice = "choose" in request.POST
+    is_submitted = request.method == "POST" and not is_product_choice
     form = ClusterForm(
-        request.POST if request.method == "POST" else None,
-        request.FILES if request.method == "POST" else None,
+        request.POST if is_submitted else None,
+        request.FILES if is_submitted else None,
         cluster=row,
         has_fixed_addresses=row is not None and has_fixed_addresses(row.pk),
+        draft=request.POST if is_product_choice else None,
     )
     if form.is_bound and form.is_valid():
         actor = signed_in_actor_of(request)
@@ -112,8 +116,8 @@ def _handle_form(request: HttpRequest, row: Cluster | None) -> HttpResponseBase:
 def cluster_page(request: HttpRequest, cluster: str) -> HttpResponseBase:
     """Show a cluster with its newest connection test. POST with `do`: test, pause, resume or remove.
 
-    Template `dashboards/cluster.html`: `row` (ClusterRow), `tls` (words), `missing_capabilities` (Capability,
-    reason), `list_notice` (sentence or empty), `test` (TestView or None), `steps`
+    Template `dashboards/cluster.html`: `row` (ClusterRow), `tls` (words), `identity` (IdentityRow or None),
+    `missing_capabilities` (Capability, reason), `list_notice` (sentence or empty), `test` (TestView or None), `steps`
     (SetupStep), `next_url` of the steps, `can_test`, `can_change`, `is_removable`; `dialog`: `pause`, `remove` (with
     `removal_error` and `notified_channels`) or empty.
     """
@@ -170,6 +174,7 @@ def _render_cluster(request: HttpRequest, stored_row: Cluster, removal_error: st
         "page": "clusters",
         "row": cluster_rows.make_row(stored_row, summary, report, now),
         "tls": tls_words.describe(stored_row),
+        "identity": identity_rows.read_identity(stored_row.pk, now),
         "missing_capabilities": missing_capabilities_of(stored_row.pk).items(),
         "list_notice": record_reader.reader().list_notice(stored_row.pk),
         "test": test_rows.make_view(report, now),

@@ -22,6 +22,7 @@ from fleet.models.access import Permission, has_cluster_limit
 from fleet.models.alerting import AlertClock, Delivery
 from fleet.models.incidents import Incident
 from fleet.monitoring.state import StateUnavailableError
+from fleet.monitoring.state.identities import IdentityValidity
 from fleet.monitoring.views import InstanceView, StreamHeader
 from fleet.protocol.destination.health import Health
 from fleet.vocabulary.incidents import OPEN_STATES, Severity
@@ -89,10 +90,17 @@ class FleetCollector(Collector):
             stale.add_metric((header.cluster,), float(header.stale))
             if header.as_of is not None:
                 age.add_metric((header.cluster,), max(0.0, self._now - header.as_of))
+        identity_expiry = GaugeMetricFamily(
+            "refloat_identity_expiry_timestamp_seconds",
+            "Unix time when the client certificate of Refloat for the cluster expires.",
+            labels=("cluster",),
+        )
+        for cluster, validity in _read_identities(self._clusters):
+            identity_expiry.add_metric((cluster,), validity.expires_at)
         socket_counts = hub.count_sockets()
         for cluster in self._clusters:
             websockets.add_metric((cluster,), socket_counts.get(cluster, 0))
-        yield from (build, agents, age, stale, reachable, websockets)
+        yield from (build, agents, age, stale, reachable, identity_expiry, websockets)
         yield from _collect_instance_metrics(self._clusters, self._now)
         yield from _collect_alert_metrics(self._clusters, include_installation=self._include_installation)
 
@@ -101,6 +109,16 @@ class FleetCollector(Collector):
             return record_reader.reader().stream_header(cluster, self._now)
         except StateUnavailableError:
             return None
+
+
+def _read_identities(clusters: Iterable[str]) -> Iterator[tuple[str, IdentityValidity]]:
+    for cluster in clusters:
+        try:
+            validity = record_reader.reader().identity(cluster)
+        except StateUnavailableError:
+            return
+        if validity is not None:
+            yield cluster, validity
 
 
 def _collect_instance_metrics(clusters: Iterable[str], now: float) -> Iterator[Metric]:

@@ -37,6 +37,7 @@ INSTANCE_RULE_KINDS = frozenset(_HISTORY_ID_FILTERS)
 #: Reasons why a rule kind cannot be backtested.
 UNSUPPORTED_REASONS: Mapping[RuleKind, str] = {
     RuleKind.BLIND: "This rule cannot be backtested: nothing is recorded while Refloat is not polling.",
+    RuleKind.IDENTITY: "This rule cannot be backtested: the history contains no identities.",
     RuleKind.DRIFT: "This rule cannot be backtested: the history contains no policies.",
 }
 

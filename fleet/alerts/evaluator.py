@@ -245,6 +245,7 @@ class Evaluator:
         """Return the facts of a cluster now. If the fleet state cannot be read, they say so."""
         try:
             table = self._reader.table(cluster, now)
+            expiring_identity = self._reader.expiring_identity(cluster, now)
         except StateError as error:
             reason = f"Refloat monitoring cannot read the fleet state: {error}."
             return make_blind_facts(cluster, now, None, reason, can_read=False)
@@ -279,7 +280,7 @@ class Evaluator:
                 table,
             )
             self._facts_cache[cluster] = cache_entry
-        return replace(cache_entry[1], now=now)
+        return replace(cache_entry[1], now=now, expiring_identity=expiring_identity)
 
     def _compute_agent_set_masks(
         self, table: FleetTable, patterns: Mapping[str, Sequence[str]]

@@ -31,6 +31,7 @@ from fleet.alerts.wording.failure_clauses import (
 )
 from fleet.monitoring.classify import FleetFrame, prepare_frame
 from fleet.monitoring.columns import HEALTH_CHECK, REASON_BITS, RECOVERY_SHIFT
+from fleet.monitoring.state.identities import ExpiringIdentity
 from fleet.monitoring.views import FleetTable, InstanceView
 from fleet.vocabulary.incidents import Cause, CauseKind
 from fleet.vocabulary.instances import FAULT_STATES, InstanceState
@@ -145,6 +146,8 @@ class ClusterFacts:
     unreachable_since: float | None = None
     #: Start of the failure of the auth backend; None if the backend does not fail.
     backend_down_since: float | None = None
+    #: Identity of Refloat for the cluster that must be renewed.
+    expiring_identity: ExpiringIdentity | None = None
 
 
 def make_blind_facts(

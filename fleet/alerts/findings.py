@@ -12,6 +12,7 @@ from fleet.alerts.facts import AffectedGroup, ClusterFacts, SickInstance
 from fleet.alerts.inhibition import JOINT_KINDS
 from fleet.alerts.instance_causes import backend_cause_of, cluster_cause_of, is_joint_failure
 from fleet.alerts.rules import AGENT_KINDS, Rule, RuleKind
+from fleet.alerts.wording.expiring_identity import describe_expiring_identity, identity_cause_of
 from fleet.alerts.wording.failure_clauses import CLUSTER_CLAUSE, FailureClause, as_sentence, clause_of_members
 from fleet.alerts.wording.words import AffectedCounts, describe_counts, format_since
 from fleet.vocabulary.incidents import Cause, CauseKind, Finding, RuleSignal
@@ -67,6 +68,10 @@ def _evaluate_rule(rule: Rule, facts: ClusterFacts) -> Iterator[tuple[Cause, Rul
     elif rule.kind is RuleKind.UNREACHABLE and facts.unreachable:
         sentence = describe_unknown_agents(facts.unreachable_since, facts.now)
         yield cluster_cause_of(facts.cluster), _make_signal(rule, facts.agent_count, sentence)
+    elif rule.kind is RuleKind.IDENTITY:
+        if facts.expiring_identity is not None:
+            sentence = describe_expiring_identity(facts.cluster, facts.expiring_identity)
+            yield identity_cause_of(facts.cluster), _make_signal(rule, 0, sentence)
     else:
         yield from _find_fleet_signals(rule, facts)
 

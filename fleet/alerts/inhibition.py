@@ -75,6 +75,9 @@ def _inhibits(
     strength_of = CAUSE_KINDS_BY_STRENGTH.index
     if candidate.key == incident.key or strength_of(candidate_kind) >= strength_of(incident_kind):
         return False
+    if incident_kind is CauseKind.IDENTITY:
+        # A cluster that does not respond does not explain it: it may be the reason why nothing responds.
+        return False
     if candidate_kind is CauseKind.CONSOLE:
         # While Refloat is blind, the last known state may be outdated, so it sends nothing about it.
         return candidate.state is not IncidentState.RECOVERING

@@ -26,6 +26,7 @@ class RuleKind(LabelledEnum):
         "Policy drift: instances that differ from desired policies, agents with an uncommon reconnect mode",
     )
     BLIND = "blind", "Refloat receives no monitoring data"
+    IDENTITY = "identity", "The identity of Refloat for a cluster expires soon"
 
 
 #: Kinds that count agents by cause, so that an agent set and a share apply.
@@ -109,6 +110,7 @@ _CONDITIONS: Mapping[RuleKind, str] = {
     RuleKind.EXCESS: "have excess tunnels",
     RuleKind.DRIFT: "have an uncommon reconnect mode, or an instance differs from its desired policies",
     RuleKind.BLIND: "Refloat receives no monitoring data",
+    RuleKind.IDENTITY: "the identity of Refloat for a cluster expires soon",
 }
 
 
@@ -167,6 +169,10 @@ DEFAULT_RULES: tuple[Rule, ...] = (
     Rule(
         "Auth or proxy failing", RuleKind.INSTANCE, Severity.WARNING,
         pending_seconds=60.0, repeat_seconds=_WARNING_REPEAT_SECONDS,
+    ),
+    Rule(
+        "Identity expiring", RuleKind.IDENTITY, Severity.WARNING,
+        recover_seconds=60.0, repeat_seconds=_WARNING_REPEAT_SECONDS,
     ),
     Rule("High agent loss rate", RuleKind.RATE, Severity.CRITICAL, min_count=5, min_share=0.01, repeat_seconds=86400.0),
     Rule("Excess tunnels", RuleKind.EXCESS, Severity.INFO, min_share=0.01, pending_seconds=3600.0),

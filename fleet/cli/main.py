@@ -36,7 +36,10 @@ _SECTIONS = {
         "agents": ("fleet.cli.console:agents", "List agents with their state and the reason for it."),
         "agent": ("fleet.cli.console:agent", "Show one agent: state, reason, cause, recovery, connections."),
         "instances": ("fleet.cli.console:instances", "List auths and proxies with their states."),
-        "cluster": ("fleet.cli.clusters.cluster:cluster", "Test the connection to a cluster."),
+        "cluster": (
+            "fleet.cli.clusters.cluster:cluster",
+            "Manage clusters, and test the connection to a cluster.",
+        ),
         "source": (
             "fleet.cli.clusters.source:source",
             "List and check sources: the products that Refloat monitors.",

@@ -88,6 +88,16 @@ def parse_address(text: str, *, example: str = "auth-1.example:3025") -> Address
     return AddressEntry(host, int(port))
 
 
+def add_default_port(kind: AddressKind, text: str, port: int) -> str:
+    """Return host:port for a host name or IP address without a port; every other text as it is."""
+    if kind not in {AddressKind.STATIC, AddressKind.DNS}:
+        return text
+    if _ip_version(text) == 6:
+        return format_address(text, port)
+    is_bracketed = text.startswith("[") and text.endswith("]") and _ip_version(text[1:-1]) == 6
+    return f"{text}:{port}" if is_bracketed or _is_host_name(text) else text
+
+
 def format_address(host: str, port: int) -> str:
     """Return host:port, with an IPv6 address in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 
-from fleet.clusters.address_entries import check_entries, is_server_name, parse_address
+from fleet.clusters.address_entries import add_default_port, check_entries, is_server_name, parse_address
 from fleet.clusters.diag_addresses import find_diag_address_problems
-from fleet.clusters.tls_uploads import MAX_PEM_LENGTH, TLS_PARTS, find_upload_problems
+from fleet.clusters.tls_uploads import (
+    IDENTITY_PART,
+    MAX_PEM_LENGTH,
+    TLS_PARTS,
+    find_identity_problem,
+    find_upload_problems,
+)
 from fleet.models.clusters import Cluster
 from fleet.source_plugins.declaration import ClusterSource
 from fleet.source_plugins.registry import DEFAULT_SOURCE, find_source, source_labels
@@ -31,7 +38,7 @@ class ClusterValues:
     address_kind: str = AddressKind.STATIC.value
     auths: Sequence[str] = ()
     tls_source: str = TLSSource.SETTINGS.value
-    #: Paths by `authority`, `certificate` and `key`.
+    #: Paths by `authority`, `certificate` and `key`; with an identity file by `identity`.
     tls_files: Mapping[str, str] = field(default_factory=dict)
     #: PEM by the same names. A part that is None or left out keeps the stored file, an empty one removes it.
     tls_uploads: Mapping[str, str | None] = field(default_factory=dict, repr=False)
@@ -104,6 +111,10 @@ def find_problems(values: ClusterValues, upload_contents: Mapping[str, str]) -> 
         problems |= _find_path_problems(values.tls_files)
     elif values.tls_source == TLSSource.UPLOADED:
         problems |= _find_upload_problems(upload_contents)
+    elif values.tls_source == TLSSource.IDENTITY:
+        problems |= _find_identity_path_problems(values.tls_files)
+    elif values.tls_source == TLSSource.IDENTITY_UPLOADED:
+        problems |= _find_identity_upload_problems(values, upload_contents)
     return problems if source is None else find_form_problems(source, values) | problems
 
 
@@ -127,6 +138,15 @@ def find_form_problems(source: ClusterSource, values: ClusterValues) -> dict[str
     return problems
 
 
+def complete_addresses(values: ClusterValues) -> ClusterValues:
+    """Return the values with the port of the product in addresses that have none."""
+    source = find_source(values.source)
+    if source is None or values.address_kind not in set(AddressKind):
+        return values
+    kind, port = AddressKind(values.address_kind), source.form.default_port
+    return replace(values, auths=tuple(add_default_port(kind, entry, port) for entry in values.auths))
+
+
 def find_shared_addresses(values: ClusterValues, other_row: Cluster) -> list[str]:
     """Return the entries that another cluster has too: two clusters with one auth are one fleet that counts twice."""
     if values.address_kind != other_row.address_kind:
@@ -146,9 +166,9 @@ def _normalize(kind: str, entry: str) -> str:
 
 
 def _find_path_problems(paths: Mapping[str, str]) -> dict[str, str]:
-    problems = _find_unknown_parts("tls_files", paths)
+    problems = _find_unknown_parts("tls_files", paths, TLS_PARTS)
     for part, path in paths.items():
-        if path and (not path.startswith("/") or len(path) > _MAX_PATH_LENGTH or not path.isprintable()):
+        if path and not _is_absolute_path(path):
             problems[f"tls_files.{part}"] = "Enter an absolute path, such as /etc/refloat/ca.pem."
     if not any(paths.values()):
         problems["tls_files.authority"] = (
@@ -164,7 +184,7 @@ def _find_path_problems(paths: Mapping[str, str]) -> dict[str, str]:
 
 
 def _find_upload_problems(contents: Mapping[str, str]) -> dict[str, str]:
-    problems = _find_unknown_parts("tls_uploads", contents)
+    problems = _find_unknown_parts("tls_uploads", contents, TLS_PARTS)
     too_long = [part for part, pem in contents.items() if len(pem) > MAX_PEM_LENGTH]
     if not any(contents.values()):
         problems["tls_uploads.authority"] = "Upload the CA certificate, or turn TLS off for this cluster."
@@ -177,11 +197,38 @@ def _find_upload_problems(contents: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _find_unknown_parts(name: str, parts: Mapping[str, str]) -> dict[str, str]:
-    unknown_parts = sorted(set(parts) - set(TLS_PARTS))
+def _find_identity_path_problems(paths: Mapping[str, str]) -> dict[str, str]:
+    path = paths.get(IDENTITY_PART, "")
+    problems = _find_unknown_parts("tls_files", paths, (IDENTITY_PART,))
+    if not path:
+        problems.setdefault("tls_files.identity", "Enter the path of the identity file.")
+    elif not _is_absolute_path(path):
+        problems["tls_files.identity"] = "Enter an absolute path, such as /etc/refloat/identity."
+    return problems
+
+
+def _find_identity_upload_problems(values: ClusterValues, contents: Mapping[str, str]) -> dict[str, str]:
+    """Return what is wrong with an uploaded identity file. A stored one may have expired since it was uploaded."""
+    problems = _find_unknown_parts("tls_uploads", values.tls_uploads, (IDENTITY_PART,))
+    pem, is_new = contents.get(IDENTITY_PART, ""), bool(values.tls_uploads.get(IDENTITY_PART))
+    if not pem:
+        problems.setdefault("tls_uploads.identity", "Upload the identity file.")
+    elif len(pem) > MAX_PEM_LENGTH:
+        problems["tls_uploads.identity"] = f"The file has more than {MAX_PEM_LENGTH // 1024} KB."
+    elif is_new and (sentence := find_identity_problem(pem, datetime.now(UTC))):
+        problems["tls_uploads.identity"] = sentence
+    return problems
+
+
+def _is_absolute_path(path: str) -> bool:
+    return path.startswith("/") and len(path) <= _MAX_PATH_LENGTH and path.isprintable()
+
+
+def _find_unknown_parts(name: str, parts: Iterable[str], known_parts: Iterable[str]) -> dict[str, str]:
+    unknown_parts = sorted(set(parts) - set(known_parts))
     if not unknown_parts:
         return {}
-    return {name: f"{unknown_parts[0][:50]!r} is not a TLS file. Use {_list(TLS_PARTS)}."}
+    return {name: f"{unknown_parts[0][:50]!r} is not a TLS file. Use {_list(known_parts)}."}
 
 
 def _list(names: Iterable[str]) -> str:

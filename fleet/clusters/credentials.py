@@ -20,6 +20,8 @@ from fleet.vocabulary.clusters import TLSSource
 
 #: Names in `Cluster.tls_files` and `Cluster.tls_secrets`.
 TLS_PARTS = ("authority", "certificate", "key")
+#: The same for an identity file of Teleport, which is all of them.
+_IDENTITY_PART = "identity"
 
 
 def tls_files_of(cluster: Cluster) -> TLSFiles | None:
@@ -36,9 +38,9 @@ def tls_files_of(cluster: Cluster) -> TLSFiles | None:
             if not settings_paths:
                 return None
             return _combine(_to_paths(settings_paths), _server_name_of(cluster, server_name))
-        case TLSSource.FILES:
+        case TLSSource.FILES | TLSSource.IDENTITY:
             return _combine(_to_paths(cluster.tls_files), _server_name_of(cluster))
-        case TLSSource.UPLOADED:
+        case TLSSource.UPLOADED | TLSSource.IDENTITY_UPLOADED:
             return _uploaded_files_of(cluster)
 
 
@@ -54,6 +56,8 @@ def _to_paths(paths: Mapping[str, str]) -> dict[str, Path]:
 
 
 def _combine(paths: Mapping[str, Path], server_name: str, problem: str = "") -> TLSFiles:
+    if identity := paths.get(_IDENTITY_PART):
+        paths = dict.fromkeys(TLS_PARTS, identity)
     authority, certificate, key = (paths.get(part) for part in TLS_PARTS)
     if not paths:
         problem = problem or "this cluster has no TLS files: set its CA, or turn TLS off for it"
@@ -82,7 +86,9 @@ class _UploadedFiles:
         """Create a file for each part with content."""
         self._folder: Path | None = None
         self.paths = {
-            part: self._create_file(part, contents[part]) for part in TLS_PARTS if contents.get(part)
+            part: self._create_file(part, contents[part])
+            for part in (*TLS_PARTS, _IDENTITY_PART)
+            if contents.get(part)
         }
         self.problem = self._find_problem()
 

@@ -16,6 +16,7 @@ from django.db.models import Q
 from fleet.audit import RequestActor, record_outcome
 from fleet.clusters.cluster_values import (
     ClusterValues,
+    complete_addresses,
     find_id_problem,
     find_problems,
     find_shared_addresses,
@@ -29,7 +30,7 @@ from fleet.models.sealed_secrets import UnsealError, seal, unseal
 from fleet.monitoring.state import StateUnavailableError
 from fleet.vocabulary.actions import AuditAction, RefusalError
 from fleet.vocabulary.changes import LIVE_STATES
-from fleet.vocabulary.clusters import TLSSource
+from fleet.vocabulary.clusters import PATH_SOURCES, UPLOAD_SOURCES
 from fleet.vocabulary.incidents import IncidentState
 
 __all__ = [
@@ -183,6 +184,7 @@ def _lock(row: Cluster) -> Cluster:
 
 def _set_values(row: Cluster, values: ClusterValues, problems: dict[str, str]) -> None:
     """Write values to the columns of a row. Raises ClusterError with `problems` and those of the values."""
+    values = complete_addresses(values)
     contents = _combine_uploads(row, values, problems)
     problems = find_problems(values, contents) | problems
     _find_conflicts(row, values, problems)
@@ -196,10 +198,10 @@ def _set_values(row: Cluster, values: ClusterValues, problems: dict[str, str]) -
     )
     row.tls_files = (
         {part: path for part, path in values.tls_files.items() if path}
-        if values.tls_source == TLSSource.FILES
+        if values.tls_source in PATH_SOURCES
         else {}
     )
-    if values.tls_source != TLSSource.UPLOADED:
+    if values.tls_source not in UPLOAD_SOURCES:
         row.tls_secrets = ""
     elif any(pem is not None for pem in values.tls_uploads.values()):
         row.tls_secrets = seal(contents)
@@ -209,10 +211,11 @@ def _set_values(row: Cluster, values: ClusterValues, problems: dict[str, str]) -
 
 def _combine_uploads(row: Cluster, values: ClusterValues, problems: dict[str, str]) -> dict[str, str]:
     """Return the uploaded files as they are to be stored: new ones, and stored ones that are kept."""
-    if values.tls_source != TLSSource.UPLOADED:
+    if values.tls_source not in UPLOAD_SOURCES:
         return {}
+    is_same_source = row.tls_source == values.tls_source
     try:
-        contents = unseal(row.tls_secrets)
+        contents = unseal(row.tls_secrets) if is_same_source else {}
     except UnsealError:
         contents = {}
         problems["tls_uploads"] = (

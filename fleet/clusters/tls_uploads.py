@@ -14,14 +14,19 @@ from cryptography.x509.oid import NameOID
 
 from fleet.models.clusters import Cluster
 from fleet.models.sealed_secrets import UnsealError, unseal
+from fleet.transport.client_identity import IdentityFileError
+from fleet.transport.identity_file import parse_identity_file
 from fleet.vocabulary.clusters import TLSSource
 
 #: The parts of a cluster's TLS files, with their labels.
-TLS_PARTS: Mapping[str, str] = {
+TLS_PARTS: dict[str, str] = {
     "authority": "CA certificate",
     "certificate": "Certificate of Refloat",
     "key": "Private key",
 }
+#: The only part of a cluster with an identity file.
+IDENTITY_PART = "identity"
+_IDENTITY_PARTS: dict[str, str] = {IDENTITY_PART: "Identity file"}
 #: Characters of one file: a bundle of certificates has a few thousand.
 MAX_PEM_LENGTH = 256 * 1024
 _LONGEST_NAME = 80
@@ -36,6 +41,21 @@ class UploadFacts:
     part: str
     common_name: str = ""
     expires_at: datetime | None = None
+
+
+def parts_of(source: TLSSource) -> Mapping[str, str]:
+    """Return the parts of the TLS files of a source, with their labels."""
+    is_identity = source in {TLSSource.IDENTITY, TLSSource.IDENTITY_UPLOADED}
+    return _IDENTITY_PARTS if is_identity else TLS_PARTS
+
+
+def find_identity_problem(pem: str, now: datetime) -> str:
+    """Return why an identity file cannot be used and what to do, as sentences; empty if it can."""
+    try:
+        parse_identity_file(pem.encode(errors="replace"), now=now)
+    except IdentityFileError as error:
+        return f"{error}."
+    return ""
 
 
 def find_upload_problems(contents: Mapping[str, str]) -> dict[str, str]:
@@ -59,7 +79,9 @@ def find_upload_problems(contents: Mapping[str, str]) -> dict[str, str]:
 def read_upload_facts(row: Cluster) -> tuple[UploadFacts, ...]:
     """Return what is told about the uploaded files of a cluster. Raises UnsealError."""
     contents = unseal(row.tls_secrets)
-    return tuple(_facts_of(part, contents[part]) for part in TLS_PARTS if contents.get(part))
+    return tuple(
+        _facts_of(part, contents[part]) for part in parts_of(TLSSource(row.tls_source)) if contents.get(part)
+    )
 
 
 def describe_tls(row: Cluster) -> str:
@@ -67,11 +89,13 @@ def describe_tls(row: Cluster) -> str:
     match TLSSource(row.tls_source):
         case TLSSource.SETTINGS | TLSSource.NONE:
             return TLSSource(row.tls_source).label
-        case TLSSource.FILES:
+        case TLSSource.FILES | TLSSource.IDENTITY as source:
             return "; ".join(
-                f"{TLS_PARTS[part]}: {row.tls_files[part]}" for part in TLS_PARTS if part in row.tls_files
+                f"{label}: {row.tls_files[part]}"
+                for part, label in parts_of(source).items()
+                if part in row.tls_files
             )
-        case TLSSource.UPLOADED:
+        case TLSSource.UPLOADED | TLSSource.IDENTITY_UPLOADED:
             try:
                 facts = read_upload_facts(row)
             except UnsealError:
@@ -80,7 +104,7 @@ def describe_tls(row: Cluster) -> str:
 
 
 def _describe_upload(facts: UploadFacts) -> str:
-    text = f"{TLS_PARTS[facts.part]}: uploaded"
+    text = f"{(TLS_PARTS | _IDENTITY_PARTS)[facts.part]}: uploaded"
     if facts.expires_at is None:
         return text
     return f"{text}, CN {facts.common_name or 'none'}, expires {facts.expires_at:%Y-%m-%d}"

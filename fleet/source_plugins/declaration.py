@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fleet.vocabulary.capabilities import Capability
-from fleet.vocabulary.clusters import AddressKind, TLSSource
+from fleet.vocabulary.clusters import COMMON_TLS_SOURCES, AddressKind, TLSSource
 from fleet.vocabulary.connection_tests import StepName
 
 #: Steps of a connection test that Refloat has for every source: addresses, TCP, TLS with gRPC, certificates with roles.
@@ -18,7 +18,7 @@ class SourceForm:
     """How the fields of a cluster apply to a source."""
 
     address_kinds: Sequence[AddressKind] = tuple(AddressKind)
-    tls_sources: Sequence[TLSSource] = tuple(TLSSource)
+    tls_sources: Sequence[TLSSource] = COMMON_TLS_SOURCES
     #: The clusters may have a name that is expected in certificates.
     has_server_name: bool = True
     #: Name that is expected in certificates without such a name; empty: that of the role of the instance.
@@ -27,6 +27,10 @@ class SourceForm:
     has_diag_addresses: bool = False
     #: What an address of a cluster is the address of, as a noun in texts.
     address_noun: str = "auth"
+    #: Port of the examples, and of an address that is entered without one.
+    default_port: int = 3025
+    #: One address leads to all others; otherwise people must enter all of them.
+    is_one_address_enough: bool = True
 
 
 @dataclass(frozen=True, slots=True)

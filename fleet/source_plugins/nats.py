@@ -35,7 +35,13 @@ SOURCE = ClusterSource(
         StepName.AGENT_PORT: frozenset({Capability.HEALTH}),
         StepName.CLOCK: frozenset(),
     },
-    form=SourceForm(tls_sources=(TLSSource.NONE,), has_server_name=False, address_noun="hub"),
+    form=SourceForm(
+        tls_sources=(TLSSource.NONE,),
+        has_server_name=False,
+        address_noun="hub",
+        default_port=8222,
+        is_one_address_enough=False,
+    ),
     absence_reasons={
         Capability.LAST_SEEN: "Leaf nodes send no heartbeats with an expiry: a leaf node is seen as long as a hub "
         "lists it.",

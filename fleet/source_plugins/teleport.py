@@ -5,11 +5,8 @@ from __future__ import annotations
 from fleet.protocol.networking.config import OWN_FIELD_NAMES
 from fleet.source_plugins.declaration import ClusterSource, SourceForm
 from fleet.vocabulary.capabilities import Capability
-from fleet.vocabulary.clusters import TLSSource
+from fleet.vocabulary.clusters import TELEPORT_SERVER_NAME, TLSSource
 from fleet.vocabulary.connection_tests import StepName
-
-#: Name in the certificates of auths, for clients inside the cluster.
-AUTH_SERVER_NAME = "teleport.cluster.local"
 
 _NO_CLOSING = (
     "Teleport has no GracefulTunnelClosing: this field belongs to clusters of Refloat's own auths, and auths of "
@@ -49,8 +46,14 @@ SOURCE = ClusterSource(
     },
     form=SourceForm(
         # Auths require a client certificate.
-        tls_sources=(TLSSource.FILES, TLSSource.UPLOADED, TLSSource.SETTINGS),
-        default_server_name=AUTH_SERVER_NAME,
+        tls_sources=(
+            TLSSource.IDENTITY,
+            TLSSource.IDENTITY_UPLOADED,
+            TLSSource.FILES,
+            TLSSource.UPLOADED,
+            TLSSource.SETTINGS,
+        ),
+        default_server_name=TELEPORT_SERVER_NAME,
         has_diag_addresses=True,
     ),
     absence_reasons={

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 
 from cryptography import x509
@@ -18,7 +18,8 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.x509.oid import NameOID
 
-from fleet.transport.tls import TELEPORT_NAMES
+from fleet.transport.client_identity import ClientIdentity, IdentityExpired, IdentityFileError
+from fleet.vocabulary.clusters import TELEPORT_SERVER_NAME
 
 #: Bytes of the largest file that is read: real ones have some 10 KiB, with a CA per certificate rotation.
 MAX_BYTES = 1 << 20
@@ -28,37 +29,6 @@ _BLOCK = re.compile(rb"-----BEGIN ([^-\r\n]+)-----.*?-----END \1-----", re.DOTAL
 _BEGIN = re.compile(rb"^-----BEGIN ", re.MULTILINE)
 _SSH_CERTIFICATE = re.compile(rb"^\S+-cert-v01@openssh\.com ", re.MULTILINE)
 _ENCRYPTED = (b"ENCRYPTED PRIVATE KEY", b"Proc-Type: 4,ENCRYPTED")
-
-
-class IdentityFileError(Exception):
-    """An identity that cannot be used; the message says why and what to do, and has nothing of the private key."""
-
-
-class IdentityExpired(IdentityFileError):
-    """The certificate is not valid any more."""
-
-    def __init__(self, user: str, expires_at: datetime) -> None:
-        super().__init__(
-            f"The identity of user {user} expired at {expires_at:%Y-%m-%d %H:%M} UTC. "
-            "Sign a new identity, or let a bot (tbot) renew the file"
-        )
-        self.user = user
-        self.expires_at = expires_at
-
-
-@dataclass(frozen=True, slots=True)
-class ClientIdentity:
-    """What a client shows to a Teleport cluster, in PEM, and how it knows the cluster."""
-
-    private_key: bytes = field(repr=False)
-    certificate: bytes
-    #: CAs of the cluster's hosts. They did not sign `certificate`, which is signed by the CA of its users.
-    authorities: bytes
-    user: str
-    #: Aware, UTC: the certificate is refused from then on.
-    expires_at: datetime
-    #: Name in the certificates of all auths, whatever address is dialled.
-    server_name: str = TELEPORT_NAMES[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +96,7 @@ def parse_tls_files(
 def server_name_of_cluster(cluster: str) -> str:
     """Return the name in auths' certificates by which a proxy knows the cluster that is meant: Teleport hides the
     dots of the cluster's name in hexadecimal digits."""
-    return f"{cluster.encode().hex()}.{TELEPORT_NAMES[0]}"
+    return f"{cluster.encode().hex()}.{TELEPORT_SERVER_NAME}"
 
 
 def _read_blocks(content: bytes, source: str) -> list[_Block]:

@@ -8,17 +8,20 @@ from __future__ import annotations
 import ssl
 from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import grpc
+
+from fleet.transport.client_identity import ClientIdentity, IdentityFileError
+from fleet.vocabulary.clusters import TELEPORT_SERVER_NAME
 
 #: Host name that the certificates of all roles of servers have.
 SERVER_NAME = "refloat.local"
 #: Roles of servers. Certificates of other roles are valid for clients only.
 SERVER_ROLES = ("auth", "proxy", "gateway")
-#: Names that Teleport's clients expect, whatever address they dial (api/constants, `APIDomain`); with a label in front
-#: for a specific cluster.
-TELEPORT_NAMES = ("teleport.cluster.local", "*.teleport.cluster.local")
+#: Names that Teleport's clients expect; with a label in front for a specific cluster.
+TELEPORT_NAMES = (TELEPORT_SERVER_NAME, f"*.{TELEPORT_SERVER_NAME}")
 
 
 def server_name_of(role: str) -> str:
@@ -34,6 +37,17 @@ SHARED_NAMES = frozenset((SERVER_NAME, "localhost", *TELEPORT_NAMES, *map(server
 
 class TLSError(Exception):
     """A key or certificate that cannot be used; the message names the file."""
+
+
+class IdentityError(TLSError):
+    """An identity file that cannot be used. `problem` names the file, `remedy` says what to do; no full stops."""
+
+    def __init__(self, path: Path, error: IdentityFileError) -> None:
+        problem, _, self.remedy = str(error).partition(". ")
+        # The path of an uploaded file tells people nothing.
+        name = "(uploaded)" if path.parts[:3] == ("/", "proc", "self") else path
+        self.problem = f"cannot use identity file {name}: {problem[:1].lower()}{problem[1:]}"
+        super().__init__(f"{self.problem}. {self.remedy}".removesuffix(". "))
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +73,12 @@ class TLSFiles:
         """Return whether any file is set or missing, which turns TLS on."""
         return any((self.certificate, self.key, self.authority, self.problem))
 
+    @property
+    def identity(self) -> Path | None:
+        """The identity file of Teleport that is CA, certificate and key at once; None without one."""
+        is_one_file = self.authority is not None and self.authority == self.certificate == self.key
+        return self.authority if is_one_file else None
+
     def for_role(self, role: str) -> TLSFiles:
         """Return the files for connections to servers of a role, whose certificates must have its name."""
         auth_name = self.auth_name if role == "auth" else ""
@@ -80,6 +100,9 @@ def channel_credentials(tls: TLSFiles) -> grpc.ChannelCredentials:
     if (tls.certificate is None) != (tls.key is None):
         raise TLSError("set both --tls-cert and --tls-key, or neither")
     check_files(tls)
+    if tls.identity is not None:
+        identity = read_identity(tls.identity, datetime.now(UTC))
+        return grpc.ssl_channel_credentials(identity.authorities, identity.private_key, identity.certificate)
     return grpc.ssl_channel_credentials(_read(tls.authority), _read(tls.key), _read(tls.certificate))
 
 
@@ -90,12 +113,27 @@ def client_context(tls: TLSFiles) -> ssl.SSLContext | None:
     # OpenSSL does not say which file is wrong.
     check_files(tls)
     try:
-        context = ssl.create_default_context(cafile=tls.authority)
+        if tls.identity is None:
+            context = ssl.create_default_context(cafile=tls.authority)
+        else:
+            identity = read_identity(tls.identity, datetime.now(UTC))
+            context = ssl.create_default_context(cadata=identity.authorities.decode("ascii"))
         if tls.certificate is not None:
             context.load_cert_chain(tls.certificate, tls.key)
     except OSError as error:
         raise TLSError(f"cannot use the TLS files: {error}") from error
     return context
+
+
+def read_identity(path: Path, now: datetime) -> ClientIdentity:
+    """Return the identity in an identity file of Teleport. Raises TLSError; IdentityError for its content."""
+    # Here: it loads the package cryptography, and `refloat connect` starts for each SSH session.
+    from fleet.transport.identity_file import parse_identity_file
+
+    try:
+        return parse_identity_file(_must_read(path), now=now)
+    except IdentityFileError as error:
+        raise IdentityError(path, error) from error
 
 
 def version_of(tls: TLSFiles | None) -> Hashable:
@@ -108,6 +146,9 @@ def check_files(tls: TLSFiles) -> None:
     """Raise TLSError for files that are not PEM or do not match: gRPC would accept them, and fail to connect."""
     if tls.problem:
         raise TLSError(tls.problem)
+    if tls.identity is not None:
+        read_identity(tls.identity, datetime.now(UTC))
+        return
     if tls.certificate is not None and tls.key is not None:
         certificate, key = _must_read(tls.certificate), _must_read(tls.key)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

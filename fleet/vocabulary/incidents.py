@@ -47,6 +47,8 @@ class CauseKind(StrEnum):
     AGENTS = "agents"
     #: The whole fleet: loss rate of agents, excess tunnels, drift.
     FLEET = "fleet"
+    #: The identity of Refloat for the cluster, which expires.
+    IDENTITY = "identity"
 
 
 class IncidentState(StrEnum):

@@ -39,6 +39,7 @@ RUNBOOK_BY_CAUSE_KIND: Mapping[CauseKind, RunbookCause] = {
     CauseKind.PROXY: RunbookCause.PROXY,
     CauseKind.AGENTS: RunbookCause.AGENTS,
     CauseKind.FLEET: RunbookCause.AGENTS,
+    CauseKind.IDENTITY: RunbookCause.CLUSTER,
 }
 
 

@@ -16,6 +16,7 @@ from fleet.clusters.test_report import ConnectionTestReport
 from fleet.clusters.test_store import ConnectionTestStore, open_test_store
 from fleet.models.clusters import Cluster
 from fleet.monitoring.state.connect import connect
+from fleet.monitoring.state.identities import IdentityStore, IdentityValidity
 from fleet.monitoring.state.missing_capabilities import MissingCapabilityStore
 from fleet.processes.valkey import find_free_port
 from fleet.vocabulary.capabilities import Capability
@@ -115,6 +116,29 @@ async def test_form_shows_what_the_choices_need(visiting: Visiting) -> None:
     await expect(page.get_by_label("Server name")).to_be_hidden()
 
 
+async def test_fields_follow_the_product(visiting: Visiting) -> None:
+    """Without a reload, and what was typed stays."""
+    visit = await visiting(color_scheme="light", viewport={"width": 1400, "height": 900})
+    page = await visit.new_page()
+    await page.goto(f"{visit.console.url}/clusters/new/", wait_until="load")
+    await page.get_by_label("Name", exact=True).fill("Stores")
+    await page.get_by_label("Entries").fill("10.0.0.1")
+    await page.get_by_label("Product", exact=True).focus()
+    await page.get_by_label("Product", exact=True).select_option("nats")
+    await expect(page.get_by_role("group", name="Find the hubs by")).to_be_visible()
+    await expect(page.get_by_label("Server name")).to_have_count(0)
+    await expect(page.get_by_role("radio", name="No TLS", exact=True)).to_be_checked()
+    await expect(page.get_by_label("Product", exact=True)).to_be_focused()
+    await accessible_everywhere(page)
+    await page.get_by_label("Product", exact=True).select_option("teleport")
+    await expect(page.locator("#tls")).to_contain_text("teleport.cluster.local")
+    await expect(page.get_by_label("Identity file", exact=True)).to_be_visible()
+    await expect(page.get_by_role("radio", name="No TLS", exact=True)).to_have_count(0)
+    await expect(page.get_by_label("Entries")).to_have_value("10.0.0.1")
+    await expect(page.get_by_label("Name", exact=True)).to_have_value("Stores")
+    await accessible_everywhere(page)
+
+
 def _create_cluster(cluster: str) -> None:
     Cluster.objects.create(id=cluster, name=f"Lab {cluster}", auths=["auth.invalid:3025"], is_paused=True)
 
@@ -140,3 +164,16 @@ async def test_what_a_source_cannot_do_is_a_reason_where_the_form_would_be(visit
         await expect(page.locator("main")).to_contain_text(reasons[capability])
         await expect(page.locator("main form")).to_have_count(0)
         await accessible_everywhere(page)
+
+
+async def test_identity_that_expires_is_marked(visiting: Visiting) -> None:
+    """On the page of the cluster, with the time."""
+    visit = await visiting(color_scheme="light", viewport={"width": 1400, "height": 900})
+    page, cluster = await visit.new_page(), f"t{secrets.token_hex(5)}"
+    await visit.rows(_create_cluster, cluster)
+    now = time.time()
+    validity = IdentityValidity("refloat", now - 86400.0, now + 7500.0)
+    await asyncio.to_thread(IdentityStore(connect(visit.console.server.url), PREFIX).write, cluster, validity)
+    await page.goto(f"{visit.console.url}/clusters/{cluster}/", wait_until="domcontentloaded")
+    await expect(page.get_by_text("Expires in 2 h")).to_have_class("mark mark-warning")
+    await accessible_everywhere(page)

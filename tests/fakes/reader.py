@@ -14,6 +14,7 @@ from fleet.monitoring.agent_report import AgentReportResponse
 from fleet.monitoring.classify import places_of
 from fleet.monitoring.evidence import AgentEvidence, FleetEvidence, Heartbeat, ReconnectMode, Timing
 from fleet.monitoring.state import StateUnavailableError
+from fleet.monitoring.state.identities import ExpiringIdentity, IdentityValidity
 from fleet.monitoring.views import (
     AgentView,
     Explanation,
@@ -60,6 +61,8 @@ class FakeReader:
     tunnels_per_agent: int = 1
     #: What rounds found that the source of the cluster cannot do.
     found_capabilities: dict[Capability, str] = field(default_factory=dict)
+    #: Identity of Refloat for the cluster.
+    identity_validity: IdentityValidity | None = None
 
     def change(self, index: int, state: State) -> dict[str, object]:
         """Conclude a round that changed one agent; return its event, as publish sends it."""
@@ -236,6 +239,17 @@ class FakeReader:
             opened_at_by_proxy={index % 2 + 2: now - 60},
             agent_report_response=self.answer,
         )
+
+    def identity(self, cluster: str) -> IdentityValidity | None:
+        """See Reader."""
+        return self.identity_validity
+
+    def expiring_identity(self, cluster: str, now: float) -> ExpiringIdentity | None:
+        """See Reader."""
+        validity = self.identity_validity
+        if validity is None or not validity.is_expiring(now):
+            return None
+        return ExpiringIdentity(validity.expires_at, validity.is_expired(now))
 
     def missing_capabilities(self, cluster: str) -> dict[Capability, str]:
         """See Reader."""

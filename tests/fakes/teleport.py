@@ -17,7 +17,7 @@ from typing import Any
 
 import grpc
 
-from fleet.transport.identity_file import ClientIdentity
+from fleet.transport.client_identity import ClientIdentity
 from tests.fakes.programs import BUILT, Peer, run_program
 
 PROGRAMS = ("teleport-standin", "teleport-client", "teleport-descriptors")

@@ -11,7 +11,8 @@ from typing import Any
 import grpc
 import pytest
 
-from fleet.transport.identity_file import ClientIdentity, parse_identity_file
+from fleet.transport.client_identity import ClientIdentity
+from fleet.transport.identity_file import parse_identity_file
 from fleet.wire import authservice_pb2, authservice_pb2_grpc
 from tests.fakes import teleport
 from tests.fakes.teleport import TeleportCluster

@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -28,11 +29,12 @@ from fleet.monitoring.state.connect import connect
 from fleet.monitoring.state.policy_report_store import open_policy_report_store
 from fleet.monitoring.state.reader import open_reader
 from fleet.vocabulary.changes import Actor, ActorKind
-from fleet.vocabulary.clusters import AddressKind
+from fleet.vocabulary.clusters import AddressKind, TLSSource
 from fleet.vocabulary.node_policies import UNSUPPORTED_ERROR
 from fleet.vocabulary.verdicts import State
 from fleet.wire import fleet_pb2
 from tests.fakes.config_auth import run_config_auth
+from tests.fakes.identity_files import make_identity_file
 from tests.fakes.instances import FakeAuth, agent_entry
 from tests.fakes.waiting import eventually_sync
 
@@ -95,6 +97,27 @@ def test_one_shard_of_a_round_is_polled_without_a_task(auth: FakeAuth, settings:
         signals.task_prerun.disconnect(record_shard)
         other_auth.stop()
     assert shards == [1]
+
+
+def test_expiry_of_the_identity_is_read_until_there_is_none(
+    auth: FakeAuth, valkey_url: str, prefix: str, tmp_path: Path
+) -> None:
+    """A renewed file has a new expiry; a cluster without TLS has none."""
+    path, now, reader = tmp_path / "identity", datetime.now(UTC), open_reader(valkey_url, prefix)
+    row = Cluster.objects.get()
+    row.tls_source, row.tls_files = TLSSource.IDENTITY, {"identity": str(path)}
+    row.save()
+    for hours in (1, 2):
+        ends_at = now.replace(microsecond=0) + timedelta(hours=hours)
+        path.write_bytes(make_identity_file(begins_at=now, ends_at=ends_at))
+        tasks.read_identities()
+        validity = reader.identity("default")
+        assert validity is not None
+        assert (validity.common_name, validity.expires_at) == ("refloat", ends_at.timestamp())
+    row.tls_source = TLSSource.NONE
+    row.save()
+    tasks.read_identities()
+    assert reader.identity("default") is None
 
 
 def test_unavailable_redis_is_a_warning(
@@ -293,7 +316,8 @@ def test_tend_runs_due_chores(auth: FakeAuth, monkeypatch: pytest.MonkeyPatch) -
 def test_tend_runs_all_chores_at_their_intervals(auth: FakeAuth) -> None:
     """The intervals match the docs."""
     assert {name: interval for name, _chore, interval in tasks._CHORES} == {
-        "actions": 1.0, "drains": 3.0, "networking configs": 3.0, "policies": 5.0, "retired agents": 15.0,
+        "actions": 1.0, "drains": 3.0, "networking configs": 3.0, "policies": 5.0, "identities": 15.0,
+        "retired agents": 15.0,
     }  # fmt: skip
 
 

@@ -15,7 +15,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from fleet.transport.identity_file import IdentityExpired
+from fleet.transport.client_identity import IdentityExpired
 from fleet.wire import authservice_pb2, authservice_pb2_grpc, resources_pb2
 from tests.fakes import teleport
 from tests.fakes.programs import skip_without

@@ -308,6 +308,21 @@ def test_identity_file_is_ca_certificate_and_key(cluster: MonitoredCluster) -> N
     assert len(table.instances) == 4
 
 
+def test_renewed_identity_file_is_read_again(cluster: MonitoredCluster) -> None:
+    """A new file at the path is used from the next round on; what cannot be used leaves the connections as they are."""
+    identity = cluster.standin.identity
+    cluster.row.tls_source, cluster.row.tls_files = TLSSource.IDENTITY, {"identity": str(identity)}
+    cluster.row.save()
+    cluster.standin.change("agents", kind="node", count=2)
+    assert _states(cluster.poll()) == {State.HEALTHY: 2}
+    renewed = identity.read_bytes()
+    identity.write_bytes(renewed[: len(renewed) // 2])
+    assert _states(cluster.poll()) == {State.HEALTHY: 2}
+    cluster.standin.change("identity", user="refloat", ttl_seconds=7200)
+    assert identity.read_bytes() != renewed
+    assert _states(cluster.poll()) == {State.HEALTHY: 2}
+
+
 async def test_connection_test_names_cluster_and_version(cluster: MonitoredCluster) -> None:
     """And counts the instances that are ready."""
     cluster.standin.change("agents", kind="node", count=2)

@@ -22,7 +22,14 @@ _SEPARATOR = ":"
 #: Most choices that an error names.
 _MAX_NAMED_CHOICES = 30
 #: Kinds of causes that have no instance to choose.
-_WHOLE_KINDS = (CauseKind.BACKEND, CauseKind.AGENTS, CauseKind.FLEET, CauseKind.CLUSTER, CauseKind.CONSOLE)
+_WHOLE_KINDS = (
+    CauseKind.BACKEND,
+    CauseKind.AGENTS,
+    CauseKind.FLEET,
+    CauseKind.CLUSTER,
+    CauseKind.CONSOLE,
+    CauseKind.IDENTITY,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -157,7 +157,8 @@ def list_networking_revisions(request: HttpRequest, cluster: str) -> Any:
 
     The list has the newest 100 revisions, the current one first.
     """
-    rows = NetworkingRevision.objects.filter(cluster=require_cluster(cluster))[:_MAX_REVISIONS]
+    require_capability(require_cluster(cluster), Capability.NETWORKING_READ)
+    rows = NetworkingRevision.objects.filter(cluster=cluster)[:_MAX_REVISIONS]
     return NetworkingRevisionsResponse(
         cluster=cluster,
         revisions=[

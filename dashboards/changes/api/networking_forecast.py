@@ -164,7 +164,8 @@ def forecast_networking_config(
     Nothing is stored: the response says which tunnels would close, when, which would stay open, and which agents would
     open. A cluster whose source does not name the agents of each tunnel has no forecast.
     """
-    require_capability(require_cluster(cluster), Capability.TUNNELS_BY_AGENT)
+    for capability in (Capability.NETWORKING_READ, Capability.TUNNELS_BY_AGENT):
+        require_capability(require_cluster(cluster), capability)
     current = networking.require_current_revision(cluster)
     before = rules.with_defaults(networking.resource_of(current).config)
     after = _read_edited_config(cluster, before, filters.field)

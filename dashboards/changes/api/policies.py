@@ -201,7 +201,8 @@ def list_policy_presets(request: HttpRequest, response: HttpResponse, cluster: s
 
     Each preset has its values. Plan a preset by its name, with the ETag as If-Match.
     """
-    desired_values = desired_state.desired_values_of(require_cluster(cluster))
+    require_capability(require_cluster(cluster), Capability.POLICIES)
+    desired_values = desired_state.desired_values_of(cluster)
     revision = desired_state.revision_of(desired_values)
     set_etag(response, revision)
     return PolicyPresetsResponse(

@@ -277,7 +277,8 @@ def forecast_reconnect_campaign(request: HttpRequest, cluster: str, body: Campai
 
     Nothing is stored: the response says which agents a campaign would move now, and where to.
     """
-    forecast = campaign_plans.forecast_targets(require_cluster(cluster), _filters_of(body))
+    require_capability(require_cluster(cluster), Capability.RECONNECT_ADVICE)
+    forecast = campaign_plans.forecast_targets(cluster, _filters_of(body))
     return CampaignForecastResponse(
         target_count=forecast.target_count,
         reconnect_count=forecast.reconnect_count,

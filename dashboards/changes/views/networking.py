@@ -273,6 +273,7 @@ def _config_of(revision: NetworkingRevision) -> NetworkingConfig:
 @require_http_methods(["GET", "HEAD"])
 @never_cache
 @needs_record
+@needs_capability(Capability.NETWORKING_READ, "Networking config")
 def forecast(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """Return what the page shows beside the fields, for the values in the query, while they are edited.
 

@@ -175,6 +175,7 @@ def _list_names(table: FleetTable, agent_ids: Sequence[str]) -> str:
 @require_http_methods(["GET", "HEAD", "POST"])
 @never_cache
 @needs_record
+@needs_capability(Capability.RECONNECT_ADVICE, "Reconnect agents")
 def forecast(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """Return the forecast of the target agents, as a part of the page, while the form is filled in.
 

@@ -145,7 +145,8 @@ def agent(request: HttpRequest, agent_id: str, cluster: str = DEFAULT_CLUSTER) -
     Template `dashboards/agent.html`: presenters.live_page_context_of, `agent` (AgentRow), `tunnels` (AgentTunnel),
     `tunnels_reason` (why the source does not report them, or empty),
     `evidence` as (label, value), `report` (AgentReportView or None), `history` (AgentChangeRow, newest first),
-    `retirement` (or None), `can_act`. Template `dashboards/_agent_card.html`: `agent`.
+    `retirement` (or None), `can_act`. Template `dashboards/_agent_card.html`: `agent`, `has_auths`, `has_expiry`
+    (whether the source tells the auth of an agent, and when its heartbeat expires).
     """
     moment = moment_of(request, cluster)
     reader, now = moment.reader, moment.now
@@ -155,6 +156,9 @@ def agent(request: HttpRequest, agent_id: str, cluster: str = DEFAULT_CLUSTER) -
     context = presenters.agent_context_of(explanation, now) | {
         "report": present_agent_report(explanation, now)
     }
+    missing_capabilities = missing_capabilities_of(cluster)
+    context["has_auths"] = Capability.AGENT_TO_AUTH not in missing_capabilities
+    context["has_expiry"] = Capability.LAST_SEEN not in missing_capabilities
     context["can_act"] = moment.past_at is None and has_permission(
         request.user, Permission.ACT_ON_FLEET, cluster
     )
@@ -163,7 +167,7 @@ def agent(request: HttpRequest, agent_id: str, cluster: str = DEFAULT_CLUSTER) -
     context["tunnels_reason"] = (
         ""
         if reader.table(cluster, now).fleet.has_tunnels
-        else missing_capabilities_of(cluster).get(Capability.TUNNELS_BY_AGENT, "")
+        else missing_capabilities.get(Capability.TUNNELS_BY_AGENT, "")
     )
     context["retirement"] = retirement_of(cluster, explanation, now)
     context["history"] = (

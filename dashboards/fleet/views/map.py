@@ -23,6 +23,7 @@ from dashboards.fleet.map_instances import instances_as_json
 from dashboards.fleet.map_looks import looks_as_json
 from dashboards.fleet.topology_room import topology_height_of
 from dashboards.shared import headlines, presenters, record_reader
+from dashboards.shared.capabilities.missing import missing_capabilities_of
 from dashboards.shared.pages import needs_record
 from dashboards.shared.permissions import requires
 from dashboards.shared.rewind import answers_moment, moment_of, shows_moment
@@ -31,6 +32,7 @@ from fleet.models.access import Permission
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.monitoring.state.tables import summary_of
 from fleet.monitoring.views import FleetTable
+from fleet.vocabulary.capabilities import Capability
 
 _SCRIPT = "dashboards/js/map.js"
 #: Maximum number of agents whose names are sent at once: those of one screen.
@@ -45,7 +47,8 @@ def fleet_map(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
     """Show the page of the map, now or at `?at=`; the states come by the socket, or from views.replay.
 
     Template `dashboards/map.html`: presenters.live_page_context_of, `looks` (map_looks.looks_as_json),
-    `groupings` (map_groups.list_groupings), `modules` (static paths of the modules of its script), `headline`
+    `groupings` (map_groups.list_groupings), `has_auths` (whether the source tells the
+    auth of an agent), `modules` (static paths of the modules of its script), `headline`
     (fleet.alerts.headlines.headline.Headline), `topology_height` (topology_room.topology_height_of), `current_ms`
     (time of the server, milliseconds since the epoch).
     """
@@ -55,6 +58,7 @@ def fleet_map(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
         **presenters.live_page_context_of(summary_of(table), moment.now, "map"),
         "looks": looks_as_json(),
         "groupings": map_groups.list_groupings(table),
+        "has_auths": Capability.AGENT_TO_AUTH not in missing_capabilities_of(cluster),
         "modules": find_imported_modules(_SCRIPT),
         "headline": headlines.headline_at(moment, cluster),
         "topology_height": topology_height_of(table),

@@ -39,6 +39,7 @@ CAUSE_KIND_CLAUSES: Mapping[CauseKind, str] = {
     CauseKind.PROXY: "caused by a proxy",
     CauseKind.AGENTS: "without a failing instance",
     CauseKind.FLEET: "about the whole fleet",
+    CauseKind.IDENTITY: "about the identity of Refloat",
 }
 
 

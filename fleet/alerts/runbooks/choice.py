@@ -61,6 +61,7 @@ RUNBOOKS_BY_RULE_KIND: Mapping[RuleKind, tuple[RunbookCause, ...]] = {
     RuleKind.EXCESS: (RunbookCause.EXCESS,),
     RuleKind.DRIFT: (RunbookCause.DRIFT,),
     RuleKind.BLIND: (RunbookCause.CONSOLE,),
+    RuleKind.IDENTITY: (RunbookCause.CLUSTER,),
 }  # fmt: skip
 
 

@@ -193,6 +193,7 @@ RUNBOOKS: Mapping[RunbookCause, Runbook] = {
         "No instance of the cluster responds, although Refloat's connection test to itself (self-probe) succeeds.",
         (
             "Check the connection from Refloat to the cluster: routes, firewall, certificates, DNS.",
+            "Check on the page of the cluster when the identity of Refloat expires, and renew it.",
             "Check whether users can connect. If they can, only Refloat is cut off.",
         ),
         (

@@ -1,4 +1,4 @@
-"""`refloat cluster`: test the connection to a cluster, without a console."""
+"""`refloat cluster`: manage the clusters of this installation; test a connection, without a console."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from dataclasses import replace
 import click
 
 from fleet.cli.output import Failure, print_json
-from fleet.clusters.address_entries import check_entries
+from fleet.cli.program.server import create_command
+from fleet.clusters.address_entries import add_default_port, check_entries
 from fleet.clusters.connection_test.run import run_connection_test
 from fleet.clusters.diag_addresses import DiagAddressError, find_diag_address_problems, parse_lines
 from fleet.clusters.test_report import (
@@ -19,7 +20,7 @@ from fleet.clusters.test_report import (
     StepVerdict,
     pack_report,
 )
-from fleet.nodes.shared.flags import client_tls_options
+from fleet.nodes.shared.flags import cluster_tls_options
 from fleet.source_plugins.registry import (
     DEFAULT_SOURCE,
     SourceLoadError,
@@ -46,7 +47,20 @@ class _ConnectionTestFailed(click.exceptions.Exit):
 
 @click.group()
 def cluster() -> None:
-    """Test the connection to a cluster."""
+    """Manage clusters, and test the connection to a cluster."""
+
+
+for _name, _summary in (
+    ("list", "List clusters with their settings."),
+    ("show", "Show a cluster, without its uploaded TLS files."),
+    ("add", "Add a cluster; Refloat polls it from its next round on."),
+    ("edit", "Change values of a cluster; others stay."),
+    ("pause", "Poll nothing of a cluster, and open no incidents."),
+    ("resume", "Poll a paused cluster again."),
+    ("remove", "Remove a cluster with its history and settings."),
+    ("set", "Change what changes of a cluster require."),
+):
+    cluster.add_command(create_command(_name, _summary, group=("cluster",)))
 
 
 @cluster.command()
@@ -73,7 +87,7 @@ def cluster() -> None:
     "'auth-1 10.0.0.1:3000, proxy-1 10.0.0.2:3000'.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
-@client_tls_options
+@cluster_tls_options
 def test(auths: str, kind: str, source: str, diag_addresses: str, as_json: bool, tls: TLSFiles) -> None:
     """Test the connection to a cluster from this machine, and say what to do about each failure.
 
@@ -81,10 +95,13 @@ def test(auths: str, kind: str, source: str, diag_addresses: str, as_json: bool,
     """
     entries = [entry.strip() for entry in auths.split(",") if entry.strip()]
     address_kind = AddressKind(kind)
-    if problems := check_entries(address_kind, entries):
-        raise Failure(f"--auths: {problems[0]}")
     addresses = _parse_diag_addresses(diag_addresses)
     try:
+        form = require_source(source).form
+        entries = [add_default_port(address_kind, entry, form.default_port) for entry in entries]
+        tls = replace(tls, server_name=tls.server_name or form.default_server_name)
+        if problems := check_entries(address_kind, entries):
+            raise Failure(f"--auths: {problems[0]}")
         report = asyncio.run(
             _run(address_kind, entries, tls if tls.enabled else None, source, addresses, is_shown=not as_json)
         )

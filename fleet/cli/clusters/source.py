@@ -11,7 +11,7 @@ from fleet.cli.output import Failure, print_json
 from fleet.clusters.source_check.findings import RuleFinding, pack_findings
 from fleet.clusters.source_check.run import check_source
 from fleet.clusters.test_report import StepVerdict
-from fleet.nodes.shared.flags import client_tls_options
+from fleet.nodes.shared.flags import cluster_tls_options
 from fleet.source_plugins.registry import InstalledSources, installed_sources
 from fleet.transport.tls import TLSFiles
 from fleet.vocabulary.capabilities import Capability
@@ -57,7 +57,7 @@ def list_sources(as_json: bool) -> None:
     help="Addresses of auths (host:port), separated by commas: their lists are read too.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
-@client_tls_options
+@cluster_tls_options
 def check(name: str, auths: str, as_json: bool, tls: TLSFiles) -> None:
     """Check a source by the rules for plug-ins: its declaration, and its requests to servers that misbehave.
 

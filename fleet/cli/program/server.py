@@ -24,12 +24,17 @@ _OPTION = re.compile(r"^  (?:-\w, )?(--[a-z][a-z-]*)[^\n]*?(?:\s{2,}(.*))?$", re
 class _ConsoleCommand(click.Command):
     """A command of which this process knows only the name: shells complete what its help lists."""
 
+    #: Words before its name.
+    group: tuple[str, ...] = ()
+
     @override
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         subcommands = [text for text in ctx.params.get("arguments") or () if not text.startswith("-")]
         return [
             CompletionItem(value, help=summary or None)
-            for value, summary in _find_completions(_read_help([self.name or "", *subcommands[:1]]))
+            for value, summary in _find_completions(
+                _read_help([*self.group, self.name or "", *subcommands[:1]])
+            )
             if value.startswith(incomplete)
         ]
 
@@ -52,8 +57,8 @@ def _complete_argument(ctx: click.Context, _: click.Parameter, incomplete: str) 
     return ctx.command.shell_complete(ctx, incomplete)
 
 
-def _create_command(name: str, summary: str) -> click.Command:
-    """Return a command that passes all its arguments to the console's command of that name."""
+def create_command(name: str, summary: str, *, group: tuple[str, ...] = ()) -> click.Command:
+    """Return a command that passes all its arguments to the console's command of that name, or in that group."""
 
     @click.command(
         name,
@@ -64,7 +69,7 @@ def _create_command(name: str, summary: str) -> click.Command:
     )
     @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, shell_complete=_complete_argument)
     def run(arguments: tuple[str, ...]) -> None:
-        argv = [sys.executable, "-m", "dashboards", name, *arguments]
+        argv = [sys.executable, "-m", "dashboards", *group, name, *arguments]
         if _HELP_FLAGS.intersection(arguments):
             process = subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=False)
             click.echo(process.stdout.replace("usage: ", "Usage: ", 1), nl=False)
@@ -73,14 +78,16 @@ def _create_command(name: str, summary: str) -> click.Command:
         # Signals and the terminal belong to the program, not to a process that waits for it.
         os.execv(sys.executable, argv)  # noqa: S606
 
+    assert isinstance(run, _ConsoleCommand), "the class of the decorator"
+    run.group = group
     return run
 
 
-demo = _create_command("demo", "Run the console and a local test fleet.")
-serve = _create_command("serve", "Run the console: web server, workers, alerting.")
-prepare = _create_command("prepare", "Prepare the database for this version.")
-doctor = _create_command("doctor", "Check this installation and say what to do.")
-backup = _create_command("backup", "Write an archive of this installation.")
-restore = _create_command("restore", "Restore an archive of this installation.")
-user = _create_command("user", "Create users and change their roles.")
-token = _create_command("token", "Create, list and revoke API tokens.")
+demo = create_command("demo", "Run the console and a local test fleet.")
+serve = create_command("serve", "Run the console: web server, workers, alerting.")
+prepare = create_command("prepare", "Prepare the database for this version.")
+doctor = create_command("doctor", "Check this installation and say what to do.")
+backup = create_command("backup", "Write an archive of this installation.")
+restore = create_command("restore", "Restore an archive of this installation.")
+user = create_command("user", "Create users and change their roles.")
+token = create_command("token", "Create, list and revoke API tokens.")

@@ -19,7 +19,7 @@ from fleet.clusters.connection_test.findings import ServerProblem, StepFinding, 
 from fleet.clusters.connection_test.server_checks import check_plain_server, check_server, connect_to
 from fleet.clusters.name_lookup import LookupProblemError, check_host
 from fleet.clusters.test_report import StepVerdict
-from fleet.transport.tls import TLSError, TLSFiles, check_files
+from fleet.transport.tls import IdentityError, TLSError, TLSFiles, check_files
 from fleet.vocabulary.clusters import AddressKind
 
 #: Addresses that a test connects to.
@@ -157,6 +157,9 @@ def _check_own_files(tls: TLSFiles, now: float) -> ServerProblem | None:
         )
     try:
         check_files(tls)
+    except IdentityError as error:
+        remedy = f"{error.remedy or 'Use the whole output of tctl auth sign'}."
+        return ServerProblem(_to_sentence_start(error.problem), remedy)
     except TLSError as error:
         sentence = str(error)
         return ServerProblem(_to_sentence_start(sentence), _remedy_of_file_error(sentence))

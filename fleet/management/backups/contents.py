@@ -14,7 +14,7 @@ from fleet.transport.tls import TLSFiles
 SETTINGS_MEMBER = "settings.json"
 KEY_MEMBER = "secret_key"
 #: Names of members with TLS files, by part.
-_FILE_NAMES = {"authority": "ca", "certificate": "certificate", "key": "key"}
+_FILE_NAMES = {"authority": "ca", "certificate": "certificate", "key": "key", "identity": "identity"}
 #: Settings that say where an installation is.
 _LOCAL_NAMES = frozenset({"REFLOAT_HOME"})
 

@@ -23,7 +23,7 @@ from fleet.management.doctor.redaction import Redactor
 from fleet.management.doctor.report import format_json
 from fleet.models.clusters import Cluster
 from fleet.vocabulary.actions import AuditAction, AuditOutcome
-from fleet.vocabulary.clusters import TLSSource
+from fleet.vocabulary.clusters import PATH_SOURCES
 
 _WITHOUT_SECRETS = (
     "The archive has no secret key. After a restore with another key, enter the secrets of notification channels "
@@ -100,7 +100,7 @@ class Command(ConsoleCommand):
 
     def _find_cluster_files(self) -> dict[str, Path]:
         """Return the TLS files at paths of clusters; warn about those that only other machines have."""
-        rows = Cluster.objects.filter(tls_source=TLSSource.FILES)
+        rows = Cluster.objects.filter(tls_source__in=PATH_SOURCES)
         files = name_cluster_files({row.pk: row.tls_files for row in rows})
         for path in files.values():
             if not os.access(path, os.R_OK):

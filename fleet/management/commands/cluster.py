@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from argparse import ArgumentParser
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,7 +23,7 @@ from fleet.clusters.diag_addresses import DiagAddressError, format_lines, parse_
 from fleet.clusters.record_removal import delete_keys_at
 from fleet.clusters.test_report import ConnectionTestReport, ConnectionTestStep, StepVerdict, pack_report
 from fleet.clusters.test_store import open_test_store, request_test
-from fleet.clusters.tls_uploads import TLS_PARTS
+from fleet.clusters.tls_uploads import IDENTITY_PART, TLS_PARTS, parts_of
 from fleet.management.base_command import ConsoleCommand
 from fleet.models.clusters import Cluster
 from fleet.monitoring.state import StateUnavailableError
@@ -72,7 +73,8 @@ class Command(ConsoleCommand):
         remove = subparsers.add_parser("remove", help="remove a cluster with its history and settings")
         test = subparsers.add_parser("test", help="have a worker test the connection, step by step")
         set_parser = subparsers.add_parser("set", help="change what changes of a cluster require")
-        for subparser in (show, add, edit, pause, resume, remove, test, set_parser):
+        add.add_argument("cluster", nargs="?", help="id of the cluster (default: its --source)")
+        for subparser in (show, edit, pause, resume, remove, test, set_parser):
             subparser.add_argument("cluster", help="id of the cluster")
         for subparser in (add, edit):
             _add_value_arguments(subparser)
@@ -133,9 +135,12 @@ class Command(ConsoleCommand):
             self.stdout.write(f"not available: {capability.label}: {reason}")
 
     def _add(self, options: dict[str, Any]) -> None:
-        name = options["name"] or options["cluster"]
+        cluster_id = options["cluster"] or options["source"]
+        if not cluster_id:
+            raise CommandError("Enter the id of the cluster, or its --source.", returncode=2)
+        name = options["name"] or options["cluster"] or label_of(cluster_id)
         values = _change_values(ClusterValues(name), options)
-        self._write_saved(service.create_cluster(options["cluster"], values, _actor()))
+        self._write_saved(service.create_cluster(cluster_id, values, _actor()))
 
     def _edit(self, options: dict[str, Any]) -> None:
         row = _find(options)
@@ -234,6 +239,12 @@ def _add_value_arguments(parser: ArgumentParser) -> None:
     )
     for part, flag in _TLS_FLAGS.items():
         parser.add_argument(_format_flag(flag), metavar="FILE", help=f"{TLS_PARTS[part]}; empty: none")
+    parser.add_argument(
+        "--identity",
+        metavar="FILE",
+        help="identity file of Teleport, in place of the other TLS files: its path on the machines of the workers; "
+        "with --tls identity_upload it is read now",
+    )
     parser.add_argument("--tls-server-name", help="expected name in the certificates; empty: by role")
     parser.add_argument(
         "--diag-addresses",
@@ -269,11 +280,32 @@ def _change_values(values: ClusterValues, options: dict[str, Any]) -> ClusterVal
     if options["diag_addresses"] is not None:
         values = replace(values, diag_addresses=_parse_diag_addresses(options["diag_addresses"]))
     paths = {part: options[flag] for part, flag in _TLS_FLAGS.items() if options[flag] is not None}
+    if options["identity"] is not None:
+        return _with_identity(values, options["identity"], paths, options["tls_source"])
     if paths and values.tls_source not in {TLSSource.FILES, TLSSource.UPLOADED}:
         raise CommandError("TLS files need --tls files or --tls uploaded.", returncode=2)
     if values.tls_source == TLSSource.UPLOADED:
         return replace(values, tls_uploads={part: _read(part, path) for part, path in paths.items()})
-    return replace(values, tls_files={**values.tls_files, **paths})
+    parts = parts_of(TLSSource(values.tls_source))
+    old_paths = {part: path for part, path in values.tls_files.items() if part in parts}
+    return replace(values, tls_files={**old_paths, **paths})
+
+
+def _with_identity(
+    values: ClusterValues, path: str, other_paths: Mapping[str, str], tls_source: str | None
+) -> ClusterValues:
+    """Return the values with an identity file: read now with --tls identity_upload, otherwise by its path."""
+    source = tls_source or TLSSource.IDENTITY
+    if other_paths or source not in {TLSSource.IDENTITY, TLSSource.IDENTITY_UPLOADED}:
+        raise CommandError(
+            "--identity is CA, certificate and key at once: leave --tls-ca, --tls-cert and --tls-key out, and use it "
+            "with --tls identity or --tls identity_upload.",
+            returncode=2,
+        )
+    values = replace(values, tls_source=source)
+    if source == TLSSource.IDENTITY_UPLOADED:
+        return replace(values, tls_uploads={IDENTITY_PART: _read(IDENTITY_PART, path)})
+    return replace(values, tls_files={IDENTITY_PART: str(Path(path).absolute()) if path else ""})
 
 
 def _parse_diag_addresses(text: str) -> dict[str, str]:
@@ -290,7 +322,7 @@ def _read(part: str, path: str) -> str:
     try:
         return Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError as error:
-        flag = _format_flag(_TLS_FLAGS[part])
+        flag = _flag_of(f"tls_uploads.{part}")
         raise CommandError(f"{flag}: cannot read {path}: {error.strerror}.", returncode=2) from error
 
 
@@ -322,6 +354,8 @@ def _actor() -> RequestActor:
 def _flag_of(field: str) -> str:
     """Return the flag of a field with a problem: `--tls-key` of `tls_uploads.key`."""
     _, _, part = field.partition(".")
+    if part == IDENTITY_PART:
+        return "--identity"
     return _format_flag(_TLS_FLAGS[part]) if part in _TLS_FLAGS else _FLAGS.get(field, _format_flag(field))
 
 

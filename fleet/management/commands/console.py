@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from collections.abc import Callable
@@ -11,10 +12,11 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import CommandParser
 from django.db import connection
+from django.utils import timezone
 from typing_extensions import override
 
 from fleet import first_run
-from fleet.management import demo_account, startup_checks
+from fleet.management import demo_account, startup_checks, teleport_start
 from fleet.management.base_command import ConsoleCommand
 from fleet.management.console_processes import ConsoleRun, exit_on_error, make_timestamped_writer
 from fleet.management.doctor.installation import read_tls_files
@@ -30,21 +32,39 @@ class Command(ConsoleCommand):
     @override
     def add_arguments(self, parser: CommandParser) -> None:
         add_console_arguments(parser)
+        parser.add_argument(
+            "--teleport",
+            metavar="HOST:PORT",
+            help="watch the Teleport cluster of this auth (default port: 3025) as the cluster teleport",
+        )
+        parser.add_argument(
+            "--identity",
+            metavar="FILE",
+            help="identity file for --teleport: the output of tctl auth sign --format=file, or of tbot",
+        )
 
     @override
     def handle(self, *args: Any, **options: Any) -> None:
         write_line = make_timestamped_writer(sys.stdout)
-        with exit_on_error(), console_run_of(options, write_line) as run:
+        with contextlib.ExitStack() as exit_stack:
+            exit_stack.enter_context(exit_on_error())
+            teleport = teleport_start.read_teleport_options(options, timezone.now())
+            run = exit_stack.enter_context(console_run_of(options, write_line))
             for finding in startup_checks.find_start_warnings(run.redis_url, read_tls_files(), time.time):
                 write_line(f"warning: {finding.sentence}")
             write_line("starting: database, web server, workers, scheduler, alerting")
             startup_checks.prepare_database()
+            cluster = None if teleport is None else teleport_start.store_cluster(teleport)
+            if teleport is not None:
+                teleport_start.report_connection(teleport, write_line)
             needs_administrator = first_run.needs_administrator()
             has_demo_user = demo_account.is_active(run.home)
             connection.close()  # this process runs long and does not use the database again
             run.start({})
             run.await_web()
             write_line(f"serving {run.url} (Ctrl-C stops everything; logs: {run.supervisor.logs})")
+            if cluster is not None:
+                write_line(f"the cluster {cluster.name} is at {run.url}c/{cluster.pk}/")
             if needs_administrator:
                 write_line(_describe_setup_link(settings.REFLOAT_PUBLIC_URL or run.url))
             if has_demo_user:

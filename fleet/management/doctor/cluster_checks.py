@@ -14,7 +14,7 @@ from fleet.models.clusters import Cluster
 from fleet.monitoring.sources.source import SourcePolling
 from fleet.source_plugins.registry import InstalledSources, SourceLoadError, load_object
 from fleet.transport.tls import TLSError, TLSFiles, check_files
-from fleet.vocabulary.clusters import TLSSource
+from fleet.vocabulary.clusters import UPLOAD_SOURCES, TLSSource
 from fleet.vocabulary.name_lists import join_names
 
 
@@ -37,7 +37,7 @@ def read_cluster_connections() -> list[ClusterConnectionFacts]:
             row.id,
             tuple(row.auths),
             None if row.tls_source == TLSSource.SETTINGS else tls_files_of(row),
-            is_uploaded=row.tls_source == TLSSource.UPLOADED,
+            is_uploaded=row.tls_source in UPLOAD_SOURCES,
         )
         for row in Cluster.objects.filter(is_paused=False)
     ]
@@ -95,9 +95,16 @@ def _check_tls(facts: ClusterConnectionFacts, tls: TLSFiles, now: datetime) -> C
         if facts.is_uploaded
         else "Set the cluster to PEM files that the user of the workers can read, with the key of the certificate."
     )
+    if tls.identity:
+        remedy = "Set the cluster to a valid identity file: the whole output of tctl auth sign --format=file."
     try:
         check_files(tls)
-        validities = [*read_validities("CA", tls.authority), *read_validities("certificate", tls.certificate)]
+        # After the certificate, an identity file has CAs of the cluster's hosts.
+        validities = (
+            read_validities("identity", tls.identity)[:1]
+            if tls.identity
+            else [*read_validities("CA", tls.authority), *read_validities("certificate", tls.certificate)]
+        )
     except (TLSError, OSError, ValueError) as problem:
         return error("cluster-tls", f"Refloat cannot connect to cluster {facts.cluster}: {problem}.", remedy)
     if not validities:
@@ -111,7 +118,8 @@ def _check_tls(facts: ClusterConnectionFacts, tls: TLSFiles, now: datetime) -> C
     )
     if now >= first.ends_at:
         return error("cluster-tls", f"{name} expired on {day}.", remedy)
-    if first.ends_at - now < RENEWAL_PERIOD:
+    # Bots renew identities that are valid for an hour.
+    if first.ends_at - now < min(RENEWAL_PERIOD, (first.ends_at - first.begins_at) / 4):
         return warning("cluster-tls", f"{name} expires on {day} (in {(first.ends_at - now).days} d).", remedy)
     return ok("cluster-tls", f"{name} is the first to expire, on {day}.")
 

@@ -78,6 +78,8 @@ class Keys:
     #: Hash: token of the watch whose changes the rounds record, whether it is ready, and the
     #: capabilities that it found missing; expires. Independent of the epoch.
     watch_lease = _Key("watch-lease")
+    #: String: owner and validity of Refloat's client certificate, as JSON; independent of the epoch.
+    identity = _Key("identity")
     #: Hash: instance id -> its policy report, or the error; independent of the epoch.
     policies = _Key("policies")
     #: String: the newest round that was begun.

@@ -24,6 +24,7 @@ from fleet.monitoring.state.agent_reports import unpack_agent_response
 from fleet.monitoring.state.attribute_store import AttributeCache
 from fleet.monitoring.state.codec import HEADER_SIZE, RecordHeader, rows_of, unpack_header
 from fleet.monitoring.state.connect import connect, map_redis_errors
+from fleet.monitoring.state.identities import ExpiringIdentity, IdentityStore, IdentityValidity
 from fleet.monitoring.state.keys import Keys
 from fleet.monitoring.state.list_notices import ListNoticeStore
 from fleet.monitoring.state.missing_capabilities import MissingCapabilityStore
@@ -180,6 +181,17 @@ class Reader:
         Raises StateUnavailableError.
         """
         return ListNoticeStore(self._redis, self._prefix).read(cluster)
+
+    def identity(self, cluster: str) -> IdentityValidity | None:
+        """Return the identity with which workers read a cluster. Raises StateUnavailableError."""
+        return IdentityStore(self._redis, self._prefix).read(cluster)
+
+    def expiring_identity(self, cluster: str, now: float) -> ExpiringIdentity | None:
+        """Return the identity if it must be renewed. Raises StateUnavailableError."""
+        validity = self.identity(cluster)
+        if validity is None or not validity.is_expiring(now):
+            return None
+        return ExpiringIdentity(validity.expires_at, validity.is_expired(now))
 
     def agent_responses(self, cluster: str) -> dict[int, AgentReportResponse]:
         """Return recent agent reports by agent index, at most 2,000. Raises StateUnavailableError."""

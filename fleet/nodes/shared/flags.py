@@ -91,8 +91,10 @@ destination_health_option = click.option(
 )
 
 
-def _tls_options(ca_help: str, server_name_help: str = "") -> Decorator:
+def _tls_options(ca_help: str, server_name_help: str = "", *, has_identity: bool = False) -> Decorator:
     """Return a decorator that adds the TLS flags; without `server_name_help`, not --tls-server-name.
+
+    `has_identity`: also --identity, an identity file of Teleport, which is all other files at once.
 
     The command receives them as `tls`, a `TLSFiles`. Without any flag there is no TLS.
     """
@@ -101,6 +103,12 @@ def _tls_options(ca_help: str, server_name_help: str = "") -> Decorator:
         click.option("--tls-key", type=_FILE, help="Private key of --tls-cert (PEM)."),
         click.option("--tls-ca", type=_FILE, help=ca_help),
     ]
+    if has_identity:
+        options.append(
+            click.option(
+                "--identity", type=_FILE, help="Identity file of Teleport, in place of the three files."
+            )
+        )
     if server_name_help:
         options.append(click.option("--tls-server-name", default="", help=server_name_help))
 
@@ -112,8 +120,13 @@ def _tls_options(ca_help: str, server_name_help: str = "") -> Decorator:
             tls_key: Path | None,
             tls_ca: Path | None,
             tls_server_name: str = "",
+            identity: Path | None = None,
             **flags: Any,
         ) -> Any:
+            if identity is not None:
+                if tls_cert or tls_key or tls_ca:
+                    raise click.UsageError("--identity replaces --tls-cert, --tls-key and --tls-ca")
+                tls_cert = tls_key = tls_ca = identity
             return command(*args, tls=TLSFiles(tls_cert, tls_key, tls_ca, tls_server_name), **flags)
 
         return combine(*options)(with_tls)
@@ -124,6 +137,12 @@ def _tls_options(ca_help: str, server_name_help: str = "") -> Decorator:
 client_tls_options = _tls_options(
     "CA of the servers (PEM).",
     "Host name expected in the servers' certificates. Default: the host name of their address.",
+)
+#: Of clusters, whose product may be Teleport.
+cluster_tls_options = _tls_options(
+    "CA of the servers (PEM).",
+    "Host name expected in the servers' certificates. Default: that of the product, or of the role of the server.",
+    has_identity=True,
 )
 server_tls_options = _tls_options("CA of the clients (PEM). Clients must then present a certificate.")
 #: Auths and proxies, which also call other proxies.

@@ -42,7 +42,7 @@ def test_values() -> None:
 def test_diag_addresses_are_read_by_line() -> None:
     """Those of a product whose form does not show them are left out; the list of products marks the others."""
     lines = "auth-1 10.0.0.1:3000\r\n\r\n proxy-1\t10.0.0.2:3000 "
-    form = _form({"source": "teleport", "diag_addresses": lines})
+    form = _form({"source": "teleport", "tls_source": "settings", "diag_addresses": lines})
     assert form.is_valid()
     assert form.to_values().diag_addresses == {"auth-1": "10.0.0.1:3000", "proxy-1": "10.0.0.2:3000"}
     assert 'value="teleport" selected data-has-diag-addresses' in str(form["source"])
@@ -109,3 +109,49 @@ def test_form_of_a_cluster_has_its_values_and_no_id() -> None:
     assert "cluster_id" not in form.fields
     assert (form["auths"].value(), form["key_path"].value(), form.has_uploads) == ("x:1\ny:2", "/k", True)
     assert "sealed" not in form.as_div()
+
+
+def test_fields_follow_the_product() -> None:
+    """NATS has hubs, no TLS and no server name; what was typed for them is refused for other products."""
+    form = _form({"source": "nats", "auths": "hub-1"})
+    assert form.is_valid()
+    assert "tls_server_name" not in form.fields
+    assert form.fields["address_kind"].label == "Find the hubs by"
+    assert form.to_values().tls_server_name == ""
+    assert "tls_source" in _form({"source": "nats", "tls_source": "settings"}).errors
+    assert "tls_source" in _form({"source": "teleport", "tls_source": "none"}).errors
+
+
+def test_choice_of_a_product_keeps_what_was_typed() -> None:
+    """Only a choice that the product does not have is replaced, and the one with which forms begin."""
+    draft = {**_VALUES, "source": "nats", "tls_source": "settings", "production": "on"}
+    form = ClusterForm(cluster=None, has_fixed_addresses=False, draft=draft)
+    assert not form.errors
+    form_values = {
+        name: form[name].value() for name in ("name", "cluster_id", "auths", "source", "tls_source")
+    }
+    assert form_values == {name: draft[name] for name in form_values} | {"tls_source": "none"}
+    assert "checked" in str(form["production"])
+    assert "checked" not in str(form["review_required"])
+
+
+def test_choice_of_a_product_keeps_addresses_of_a_setting() -> None:
+    row = Cluster(id="default", name="Default", auths=["auth-9:3025"])
+    form = ClusterForm(cluster=row, has_fixed_addresses=True, draft={"source": "teleport", "name": "T"})
+    assert (form["auths"].value(), form["name"].value()) == ("auth-9:3025", "T")
+    assert "REFLOAT_AUTHS" in form.fields["auths"].help_text
+
+
+def test_identity_file_of_a_product_that_has_them() -> None:
+    """Only its own input counts; the product without identity files does not offer them."""
+    changes = {"source": "teleport", "tls_source": "identity", "identity_path": "/id", "key_path": "/k.pem"}
+    form = _form(changes)
+    assert form.is_valid()
+    assert dict(form.to_values().tls_files) == {"identity": "/id"}
+    assert form.has_identity
+    assert not _form({}).has_identity
+    upload = _form({"source": "teleport", "tls_source": "identity_upload"}, {"identity_upload": _PEM})
+    assert upload.is_valid()
+    assert dict(upload.to_values().tls_uploads) == {"identity": _PEM.decode()}
+    upload.add_problems({"tls_uploads.identity": "Wrong."})
+    assert upload.errors["identity_upload"] == ["Wrong."]

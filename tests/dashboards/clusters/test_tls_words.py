@@ -18,6 +18,8 @@ from fleet.vocabulary.clusters import TLSSource
 def test_settings_say_when_there_are_none(settings: Settings, authority: str, label: str) -> None:
     """In the form, where they are the default, and on the page of the cluster."""
     settings.REFLOAT_TLS_CA, settings.REFLOAT_TLS_CERT, settings.REFLOAT_TLS_KEY = authority, "", ""
-    assert dict(list_choices()) == {source.value: source.label for source in TLSSource} | {"settings": label}
+    assert dict(list_choices(TLSSource)) == {source.value: source.label for source in TLSSource} | {
+        "settings": label
+    }
     assert describe(Cluster(tls_source=TLSSource.SETTINGS.value)) == label
     assert describe(Cluster(tls_source=TLSSource.NONE.value)) == "No TLS"

@@ -93,6 +93,29 @@ def test_edit_of_the_default_cluster(admin: Client) -> None:
     assert "Open this form anew" in late_page.content.decode()
 
 
+def test_choice_of_a_product_saves_nothing(admin: Client) -> None:
+    """The button for browsers without scripts shows the fields of the product with what was typed."""
+    cluster = _new_id()
+    page = admin.post(
+        "/clusters/new/", {**_FORM, "cluster_id": cluster, "source": "nats", "name": "", "choose": "1"}
+    )
+    text = page.content.decode()
+    assert "Find the hubs by" in text
+    assert "hub-1.example.com:8222" in text
+    assert f'value="{cluster}"' in text
+    assert not page.context["form"].errors
+    assert not Cluster.objects.filter(pk=cluster).exists()
+
+
+def test_address_without_port_gets_that_of_its_product(admin: Client) -> None:
+    cluster = _new_id()
+    admin.post(
+        "/clusters/new/",
+        {**_FORM, "cluster_id": cluster, "source": "nats", "auths": "hub-1\n::1\nhub-2:8223"},
+    )
+    assert Cluster.objects.get(pk=cluster).auths == ["hub-1:8222", "[::1]:8222", "hub-2:8223"]
+
+
 def test_pause_and_resume(admin: Client) -> None:
     admin.post("/clusters/default/", {"do": "pause"})
     assert Cluster.objects.get(pk="default").is_paused

@@ -7,6 +7,7 @@ import time
 import pytest
 from django.test import Client
 from django.utils import timezone
+from pytest_django import Settings
 
 from dashboards.shared import record_reader
 from fleet import __version__
@@ -14,6 +15,8 @@ from fleet.models.access import Permission
 from fleet.models.alerting import AlertClock, Channel, Delivery
 from fleet.models.clusters import ensure_default_cluster
 from fleet.models.tokens import create_token
+from fleet.monitoring.state.connect import connect
+from fleet.monitoring.state.identities import IdentityStore, IdentityValidity
 from fleet.monitoring.state.writer import Writer
 from fleet.protocol.destination.health import ActiveHealth, DrainRequest, Health, HealthReason, HealthSignal
 from fleet.vocabulary.instances import Poll, PollAttempt
@@ -41,6 +44,17 @@ def test_metrics_by_cluster_and_state(client: Client, scraper: dict[str, str], r
     assert 'refloat_data_age_seconds{cluster="default"}' in text
     assert "refloat_redis_reachable 1.0" in text
     assert f'refloat_build_info{{version="{__version__}"}} 1.0' in text
+
+
+def test_expiry_of_the_identity_of_each_cluster(
+    client: Client, scraper: dict[str, str], record: Writer, live_settings: Settings
+) -> None:
+    """Of clusters that are read with a client certificate only."""
+    name = 'refloat_identity_expiry_timestamp_seconds{cluster="default"}'
+    assert name not in client.get("/metrics", headers=scraper).content.decode()
+    store = IdentityStore(connect(live_settings.REDIS_URL), live_settings.REFLOAT_PREFIX)
+    store.write("default", IdentityValidity("refloat", 0.0, 86400.0))
+    assert f"{name} 86400.0" in client.get("/metrics", headers=scraper).content.decode()
 
 
 def test_metrics_of_instances(client: Client, scraper: dict[str, str], record: Writer) -> None:

@@ -14,6 +14,7 @@ from fleet.alerts.outbox import select_due_deliveries
 from fleet.lease import LeaseHeldError, LeaseLostError
 from fleet.models.alerting import AgentSet, AlertClock, Channel, Delivery, Route, Silence
 from fleet.models.incidents import Incident, IncidentEvent
+from fleet.monitoring.state.identities import IdentityValidity
 from fleet.monitoring.state.reader import Reader
 from fleet.monitoring.views import FleetTable
 from fleet.vocabulary.verdicts import State
@@ -55,6 +56,27 @@ def test_stopped_polling_is_one_alert_about_the_console() -> None:
     assert row.cause_kind == "console"
     link = Delivery.objects.earliest("pk").payload["links"]["Runbook"]
     assert link.endswith(f"/alerts/runbooks/console/?incident={row.pk}")
+
+
+def test_identity_that_expires_is_one_incident_until_it_is_renewed() -> None:
+    """It fires in the last quarter of the lifetime, stays one incident when the identity expires, and resolves."""
+    scenario = EvaluatorScenario()
+    begins_at = scenario.now
+    scenario.reader.identity_validity = IdentityValidity("refloat", begins_at, begins_at + 400.0)
+    scenario.run(290)
+    assert not Incident.objects.exists()
+    scenario.run(60)
+    row = Incident.objects.get()
+    assert (row.cause_kind, row.state) == ("identity", "firing")
+    assert "The identity of Refloat for cluster default expires at" in row.summary
+    scenario.run(60)
+    row.refresh_from_db()
+    assert "expired at" in row.summary
+    assert scenario.delivery_kinds == ["firing"]
+    scenario.reader.identity_validity = IdentityValidity("refloat", scenario.now, scenario.now + 86400.0)
+    scenario.run(120)
+    assert Incident.objects.get().state == "resolved"
+    assert scenario.delivery_kinds == ["firing", "resolved"]
 
 
 def test_unavailable_redis_an_alert_about_the_console() -> None:

@@ -29,6 +29,8 @@ _K = CauseKind
         (_K.PROXY, _K.AUTH, False),
         (_K.PROXY, _K.PROXY, False),
         (_K.AGENTS, _K.FLEET, False),
+        (_K.CLUSTER, _K.IDENTITY, False),
+        (_K.IDENTITY, _K.AUTH, False),
     ],
 )
 def test_stronger_cause_explains_a_weaker_one(strong: CauseKind, weak: CauseKind, is_explained: bool) -> None:

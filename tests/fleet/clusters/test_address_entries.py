@@ -8,6 +8,7 @@ from fleet.clusters.address_entries import (
     MOST_ENTRIES,
     AddressEntry,
     AddressEntryError,
+    add_default_port,
     check_entries,
     format_address,
     parse_entry,
@@ -81,3 +82,26 @@ def test_an_ipv6_address_is_formatted_in_brackets() -> None:
     """The result can be parsed again."""
     assert format_address("2001:db8::1", 3025) == "[2001:db8::1]:3025"
     assert format_address("auth-1", 3025) == "auth-1:3025"
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "completed_text"),
+    [
+        (AddressKind.STATIC, "hub-1", "hub-1:8222"),
+        (AddressKind.DNS, "hubs.example.com.", "hubs.example.com.:8222"),
+        (AddressKind.STATIC, "10.0.0.1", "10.0.0.1:8222"),
+        (AddressKind.STATIC, "::1", "[::1]:8222"),
+        (AddressKind.STATIC, "[::1]", "[::1]:8222"),
+        (AddressKind.STATIC, "hub-1:80", "hub-1:80"),
+        (AddressKind.STATIC, "http://hub-1", "http://hub-1"),
+        (AddressKind.STATIC, "hub-1:", "hub-1:"),
+        (AddressKind.STATIC, "", ""),
+        (AddressKind.SRV, "hub-1", "hub-1"),
+        (AddressKind.FILE_SD, "/etc/hubs.json", "/etc/hubs.json"),
+    ],
+)
+def test_default_port_is_added_to_addresses_without_one(
+    kind: AddressKind, text: str, completed_text: str
+) -> None:
+    """Names of records, paths, and what is no address stay as they are."""
+    assert add_default_port(kind, text, 8222) == completed_text

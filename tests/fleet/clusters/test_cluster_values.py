@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -18,6 +19,9 @@ from fleet.models.clusters import Cluster
 from fleet.source_plugins.declaration import SourceForm
 from fleet.source_plugins.refloat import SOURCE
 from fleet.vocabulary.clusters import AddressKind, TLSSource
+from tests.fakes.identity_files import make_identity_file
+
+_TELEPORT = {"source": "teleport"}
 
 
 @pytest.mark.parametrize("cluster_id", ["eu", "eu-west-1", "1", "a" * 64])
@@ -55,6 +59,18 @@ def test_reserved_ids(cluster_id: str) -> None:
         ({"tls_source": "files", "tls_files": {"key": "/k"}}, "tls_files.certificate", "belong together"),
         ({"tls_source": "files", "tls_files": {"ca": "/k"}}, "tls_files", "Use authority, certificate, key"),
         ({"tls_source": "uploaded"}, "tls_uploads.authority", "Upload the CA"),
+        ({**_TELEPORT, "tls_source": "identity"}, "tls_files.identity", "Enter the path"),
+        (
+            {**_TELEPORT, "tls_source": "identity", "tls_files": {"identity": "id"}},
+            "tls_files.identity",
+            "absolute",
+        ),
+        ({**_TELEPORT, "tls_source": "identity_upload"}, "tls_uploads.identity", "Upload the identity file"),
+        (
+            {"tls_source": "identity", "tls_files": {"identity": "/id"}},
+            "tls_source",
+            "do not have this source",
+        ),
     ],
 )
 def test_invalid_values(values: dict[str, Any], field: str, part_of_sentence: str) -> None:
@@ -101,3 +117,20 @@ def test_shared_addresses() -> None:
     values = ClusterValues("EU", auths=["auth-2:3025", "auth-1.example:3025"])
     assert find_shared_addresses(values, row) == ["auth-1.example:3025"]
     assert find_shared_addresses(ClusterValues("EU", address_kind="dns", auths=values.auths), row) == []
+
+
+def test_uploaded_identity_is_checked_when_it_is_uploaded() -> None:
+    """A stored one that has expired since does not keep other values from being changed."""
+    now = datetime.now(UTC)
+    old_identity = make_identity_file(
+        begins_at=now - timedelta(hours=2), ends_at=now - timedelta(hours=1)
+    ).decode()
+    values = ClusterValues("T", source="teleport", tls_source="identity_upload")
+    assert find_problems(values, {"identity": old_identity}) == {}
+    problems = find_problems(
+        replace(values, tls_uploads={"identity": old_identity}), {"identity": old_identity}
+    )
+    assert "expired" in problems["tls_uploads.identity"]
+    assert "Sign a new identity" in problems["tls_uploads.identity"]
+    valid = make_identity_file(begins_at=now, ends_at=now + timedelta(hours=1)).decode()
+    assert find_problems(replace(values, tls_uploads={"identity": valid}), {"identity": valid}) == {}

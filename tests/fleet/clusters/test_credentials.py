@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gc
 import os
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,17 @@ from pytest_django import Settings
 from fleet.clusters.credentials import tls_files_of
 from fleet.models.clusters import Cluster
 from fleet.models.sealed_secrets import seal
-from fleet.transport.tls import TLSError, TLSFiles, check_files
+from fleet.transport.tls import (
+    TLSError,
+    TLSFiles,
+    channel_credentials,
+    check_files,
+    client_context,
+    version_of,
+)
 from fleet.vocabulary.clusters import TLSSource
 from tests.fakes.faulty_certificates import FaultyCertificates
+from tests.fakes.identity_files import make_identity_file
 
 
 @pytest.fixture
@@ -147,3 +156,72 @@ def test_systems_without_files_in_memory(monkeypatch: pytest.MonkeyPatch, consol
     del files
     gc.collect()
     assert not folder.exists()
+
+
+def _write_identity(path: Path, lifetime: timedelta, **options: bool) -> None:
+    now = datetime.now(UTC)
+    path.write_bytes(
+        make_identity_file(begins_at=now - timedelta(hours=1), ends_at=now + lifetime, **options)
+    )
+
+
+def _identity_cluster(path: Path) -> Cluster:
+    return Cluster(
+        id="t", source="teleport", tls_source=TLSSource.IDENTITY, tls_files={"identity": str(path)}
+    )
+
+
+def test_identity_file_is_ca_certificate_and_key(tmp_path: Path) -> None:
+    """By its path and uploaded, with the server name of the product; gRPC and HTTPS can use it."""
+    path = tmp_path / "identity"
+    _write_identity(path, timedelta(hours=1))
+    uploaded = Cluster(
+        id="t",
+        source="teleport",
+        tls_source=TLSSource.IDENTITY_UPLOADED,
+        tls_secrets=seal({"identity": path.read_text()}),
+    )
+    for row in (_identity_cluster(path), uploaded):
+        files = tls_files_of(row)
+        assert files is not None
+        assert files.identity == files.key == files.certificate == files.authority
+        assert files.server_name == "teleport.cluster.local"
+        channel_credentials(files)
+        assert client_context(files) is not None
+
+
+def test_renewed_identity_file_is_another_version(tmp_path: Path) -> None:
+    """Workers connect anew when the version differs, unless the new file cannot be used."""
+    path = tmp_path / "identity"
+    _write_identity(path, timedelta(hours=1))
+    row = _identity_cluster(path)
+    old_version = version_of(tls_files_of(row))
+    assert version_of(tls_files_of(row)) == old_version
+    renewed = tmp_path / "renewed"
+    _write_identity(renewed, timedelta(hours=2))
+    renewed.replace(path)
+    assert version_of(tls_files_of(row)) != old_version
+
+
+def test_identity_file_that_cannot_be_used_names_the_file_and_the_remedy(tmp_path: Path) -> None:
+    """Expired, without a key, not there, and uploaded: no connection is opened without TLS."""
+    path = tmp_path / "identity"
+    row = _identity_cluster(path)
+
+    def sentence_of(row: Cluster) -> str:
+        files = tls_files_of(row)
+        assert files is not None
+        with pytest.raises(TLSError) as raised_error:
+            channel_credentials(files)
+        return str(raised_error.value)
+
+    assert sentence_of(row) == f"cannot read {path}: No such file or directory"
+    _write_identity(path, timedelta(seconds=-1))
+    sentence = sentence_of(row)
+    assert f"cannot use identity file {path}: the identity of user refloat expired" in sentence
+    assert "Sign a new identity" in sentence
+    row.tls_source, row.tls_secrets = TLSSource.IDENTITY_UPLOADED, seal({"identity": path.read_text()})
+    assert "cannot use identity file (uploaded): the identity" in sentence_of(row)
+    row.tls_source = TLSSource.IDENTITY
+    _write_identity(path, timedelta(hours=1), has_key=False)
+    assert "has no private key" in sentence_of(row)

@@ -9,10 +9,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from fleet.transport.client_identity import IdentityExpired, IdentityFileError
 from fleet.transport.identity_file import (
     MAX_BYTES,
-    IdentityExpired,
-    IdentityFileError,
     parse_identity_file,
     parse_tls_files,
     server_name_of_cluster,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from django.test import Client
 
@@ -78,6 +80,10 @@ def test_a_networking_config_that_can_only_be_read(page: Client, fake_reader: Fa
         ("GET", "/networking-config", None, Capability.NETWORKING_READ),
         ("POST", "/reconnect/plan", {"proxy": "proxy-1"}, Capability.RECONNECT_ADVICE),
         ("GET", "/policies", None, Capability.POLICIES),
+        ("GET", "/policies/presets", None, Capability.POLICIES),
+        ("GET", "/networking-config/revisions", None, Capability.NETWORKING_READ),
+        ("GET", "/networking-config/forecast", None, Capability.NETWORKING_READ),
+        ("POST", "/reconnect/forecast", {"proxy": "proxy-1"}, Capability.RECONNECT_ADVICE),
         ("POST", "/instances/proxy-id-1/out-of-service/plan", {}, Capability.RECONNECT_ADVICE),
     ],
 )
@@ -96,6 +102,32 @@ def test_the_api_has_one_error_for_it(
     document = response.json()
     assert (document["detail"], document["capability"]) == (_REASON, capability.value)
     assert not Change.objects.exists()
+
+
+def test_pages_of_a_product_without_auths_do_not_speak_of_them(
+    page: Client, fake_reader: FakeReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An unknown auth, and an unknown expiry, would be no information there."""
+    agent_id = fake_reader.table("default", 0.0).ids[0]
+    explanation = fake_reader.explain("default", agent_id, record_reader.current_time())
+    assert explanation is not None
+    view = replace(explanation.view, auth=None, expires_at=None)
+    monkeypatch.setattr(fake_reader, "explain", lambda *_: replace(explanation, view=view))
+    card_path, auth_fact, expiry_fact = (
+        f"/agents/{agent_id}/?card",
+        "<dt>Auth</dt>",
+        "<dt>Heartbeat expires</dt>",
+    )
+    assert all(fact in page.get(card_path).content.decode() for fact in (auth_fact, expiry_fact))
+    assert '<option value="auth">' in page.get("/map/").content.decode()
+    fake_reader.found_capabilities = {
+        Capability.AGENT_TO_AUTH: "NATS has no auths.",
+        Capability.LAST_SEEN: "Leaf nodes send no heartbeats.",
+    }
+    card = page.get(card_path).content.decode()
+    assert "<dt>Tunnels to</dt>" in card
+    assert not any(fact in card for fact in (auth_fact, expiry_fact))
+    assert '<option value="auth">' not in page.get("/map/").content.decode()
 
 
 def test_the_page_and_the_api_of_a_cluster_list_what_it_lacks(page: Client, fake_reader: FakeReader) -> None:

@@ -43,10 +43,10 @@ def test_report_of_a_failure_as_json() -> None:
 
 def test_invalid_entries_are_an_error() -> None:
     """Nothing is tested; exit code 2."""
-    outcome = _test("--auths", "auth-1", "--kind", "dns")
+    outcome = _test("--auths", "auth-1:x", "--kind", "dns")
 
     assert outcome.exit_code == 2
-    assert "refloat: --auths: 'auth-1' has no port. Enter host:port" in outcome.stderr
+    assert "refloat: --auths: 'auth-1:x' has no valid port." in outcome.stderr
 
 
 @pytest.mark.parametrize(

@@ -39,3 +39,13 @@ def test_arguments_and_exit_code_are_those_of_the_command(tmp_path: Path) -> Non
     refusal = _run(tmp_path, "serve", "--port", "many")
     assert refusal.returncode == 2
     assert "refloat serve: error: argument --port: invalid int value: 'many'" in refusal.stderr
+
+
+def test_cluster_commands_are_those_of_the_console(tmp_path: Path) -> None:
+    """In the group that also tests connections without a console."""
+    process = _run(tmp_path, "cluster", "add", "--help")
+    assert process.stdout.startswith("Usage: refloat cluster add [-h]"), process
+    assert "--identity FILE" in process.stdout
+    assert "prepare` first" in _run(tmp_path, "cluster", "list").stderr
+    commands = _run(tmp_path, "cluster", "--help").stdout
+    assert all(f"  {name} " in commands for name in ("add", "edit", "test")), commands

@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import json
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from fleet.clusters.test_report import ConnectionTestReport, ConnectionTestStep,
 from fleet.clusters.test_store import open_test_store
 from fleet.models.changes import AuditEntry
 from fleet.models.clusters import Cluster, ensure_default_cluster
+from tests.fakes.identity_files import make_identity_file
 from tests.fleet.clusters.pem_files import create_pem_files
 
 pytestmark = pytest.mark.django_db
@@ -128,3 +130,36 @@ def test_connection_test_of_a_cluster_without_addresses() -> None:
     Cluster.objects.update(auths=[])
     with pytest.raises(CommandError, match="cluster edit default --auths"):
         call_command("cluster", "test", "default")
+
+
+def test_teleport_cluster_with_an_identity_file(tmp_path: Path) -> None:
+    """Its id, name and port are those of the product; the file stays at its path, or is read and encrypted."""
+    now = datetime.now(UTC)
+    path = tmp_path / "identity"
+    path.write_bytes(make_identity_file(begins_at=now, ends_at=now + timedelta(hours=1)))
+    _run_command("add", "--source", "teleport", "--auths", "t.example", "--identity", str(path))
+    row = Cluster.objects.get(pk="teleport")
+    assert (row.name, row.auths, row.tls_source) == ("Teleport", ["t.example:3025"], "identity")
+    assert row.tls_files == {"identity": str(path)}
+    assert f"TLS files: Identity file: {path}\n" in _run_command("show", "teleport")
+    _run_command("edit", "teleport", "--tls", "identity_upload", "--identity", str(path))
+    row.refresh_from_db()
+    assert (row.tls_source, row.tls_files) == ("identity_upload", {})
+    assert "Identity file: uploaded, CN refloat, expires " in _run_command("show", "teleport")
+    assert "PRIVATE" not in row.tls_secrets
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("--identity", "/id", "--tls-ca", "/ca"), "--identity is CA, certificate and key at once"),
+        (("--identity", "/id", "--tls", "files"), "--identity is CA, certificate and key at once"),
+        (("--identity", "/missing", "--tls", "identity_upload"), "--identity: cannot read /missing"),
+        (("--identity", ""), "--identity: Enter the path of the identity file"),
+    ],
+)
+def test_wrong_identity_flags_are_refused(arguments: tuple[str, ...], sentence: str) -> None:
+    """Nothing is stored."""
+    with pytest.raises(CommandError, match=sentence):
+        call_command("cluster", "add", "--source", "teleport", "--auths", "t.example", *arguments)
+    assert not Cluster.objects.filter(pk="teleport").exists()
