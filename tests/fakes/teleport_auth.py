@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import grpc
 from typing_extensions import override
 
-from fleet.wire import authservice_pb2, authservice_pb2_grpc, resources_pb2, types_pb2
+from fleet.wire import authservice_pb2, authservice_pb2_grpc, presence_pb2, resources_pb2, types_pb2
 from tests.fakes.instances import FakeAuth
 
 _DENIED = "access denied to perform action"
@@ -23,6 +23,8 @@ class FakeTeleportAuth(FakeAuth):
         self.inventory: dict[str, str] = {}
         #: Status code by kind, or by method.
         self.refusals: dict[str, grpc.StatusCode] = {}
+        #: None: the version has no list of leaf clusters.
+        self.leaf_clusters: list[resources_pb2.RemoteClusterV3] | None = None
         self.page_size = 2
         #: The last page names itself as the next one.
         self.is_endless = False
@@ -31,6 +33,8 @@ class FakeTeleportAuth(FakeAuth):
     @override
     def add_services(self, server: grpc.Server) -> None:
         super().add_services(server)
+        # The last handler of a method counts.
+        server.add_registered_method_handlers("teleport.presence.v1.PresenceService", _leaf_handlers(self))
         authservice_pb2_grpc.add_AuthServiceServicer_to_server(_AuthService(self), server)
 
     def refuse(self, name: str, context: grpc.ServicerContext) -> None:
@@ -72,6 +76,24 @@ class _AuthService(authservice_pb2_grpc.AuthServiceServicer):
         for host, auth in self._auth.inventory.items():
             header = resources_pb2.ResourceHeader(kind="instance", metadata=types_pb2.Metadata(name=host))
             yield resources_pb2.InstanceV1(header=header, spec=resources_pb2.InstanceSpecV1(auth_id=auth))
+
+
+def _leaf_handlers(auth: FakeTeleportAuth) -> dict[str, grpc.RpcMethodHandler]:
+    """Return the handler of ListRemoteClusters, which only Teleport's auths have."""
+
+    def list_leaf_clusters(
+        _: presence_pb2.ListRemoteClustersRequest, context: grpc.ServicerContext
+    ) -> presence_pb2.ListRemoteClustersResponse:
+        if auth.leaf_clusters is None:
+            context.abort(grpc.StatusCode.UNIMPLEMENTED, "unknown method")
+        return presence_pb2.ListRemoteClustersResponse(remote_clusters=auth.leaf_clusters)
+
+    handler = grpc.unary_unary_rpc_method_handler(
+        list_leaf_clusters,
+        request_deserializer=presence_pb2.ListRemoteClustersRequest.FromString,
+        response_serializer=presence_pb2.ListRemoteClustersResponse.SerializeToString,
+    )
+    return {"ListRemoteClusters": handler}
 
 
 def make_node(
