@@ -14,6 +14,7 @@ from fleet.wire import (
     authservice_pb2_grpc,
     clusterconfig_pb2,
     clusterconfig_pb2_grpc,
+    presence_pb2,
     resources_pb2,
     types_pb2,
 )
@@ -36,6 +37,8 @@ class FakeTeleportAuth(FakeAuth):
         #: Kinds that lists have and watches do not.
         self.unwatched_kinds: set[str] = set()
         self._watches: list[queue.SimpleQueue[authservice_pb2.Event | None]] = []
+        #: None: the version has no list of leaf clusters.
+        self.leaf_clusters: list[resources_pb2.RemoteClusterV3] | None = []
         self.page_size = 2
         #: The last page names itself as the next one.
         self.is_endless = False
@@ -44,6 +47,8 @@ class FakeTeleportAuth(FakeAuth):
     @override
     def add_services(self, server: grpc.Server) -> None:
         super().add_services(server)
+        # The last handler of a method counts.
+        server.add_registered_method_handlers("teleport.presence.v1.PresenceService", _leaf_handlers(self))
         authservice_pb2_grpc.add_AuthServiceServicer_to_server(_AuthService(self), server)
         clusterconfig_pb2_grpc.add_ClusterConfigServiceServicer_to_server(_ConfigService(self), server)
 
@@ -174,6 +179,24 @@ def delete_event(kind: str, name: str, host: str = "") -> authservice_pb2.Event:
     metadata = types_pb2.Metadata(name=name, description=host)
     header = resources_pb2.ResourceHeader(kind=kind, metadata=metadata)
     return authservice_pb2.Event(type=authservice_pb2.DELETE, resource_header=header)
+
+
+def _leaf_handlers(auth: FakeTeleportAuth) -> dict[str, grpc.RpcMethodHandler]:
+    """Return the handler of ListRemoteClusters, which only Teleport's auths have."""
+
+    def list_leaf_clusters(
+        _: presence_pb2.ListRemoteClustersRequest, context: grpc.ServicerContext
+    ) -> presence_pb2.ListRemoteClustersResponse:
+        if auth.leaf_clusters is None:
+            context.abort(grpc.StatusCode.UNIMPLEMENTED, "unknown method")
+        return presence_pb2.ListRemoteClustersResponse(remote_clusters=auth.leaf_clusters)
+
+    handler = grpc.unary_unary_rpc_method_handler(
+        list_leaf_clusters,
+        request_deserializer=presence_pb2.ListRemoteClustersRequest.FromString,
+        response_serializer=presence_pb2.ListRemoteClustersResponse.SerializeToString,
+    )
+    return {"ListRemoteClusters": handler}
 
 
 def make_node(

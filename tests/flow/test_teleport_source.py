@@ -184,6 +184,24 @@ def test_agents_of_an_auth_without_backend_are_at_risk_then_stranded(cluster: Mo
     cluster.poll_until(lambda table: _states(table) == {State.HEALTHY: 6})
 
 
+def test_leaf_cluster_depends_on_its_only_proxy(cluster: MonitoredCluster) -> None:
+    """Healthy with its tunnel, stranded without it because of the proxy; healthy again."""
+    # Each round reads the lists, as at a version that cannot be watched.
+    cluster.standin.change("settings", instance_ttl_seconds=3.0, missing=["/proto.AuthService/WatchEvents"])
+    proxy_id = cluster.standin.ready["proxies"][0]["id"]
+    cluster.standin.change("leaves/leaf.example.com", online=True, proxies=[proxy_id])
+    table = cluster.poll_until(lambda table: _states(table) == {State.HEALTHY: 1} and _has_short_ttls(table))
+    assert list(table.ids) == ["leaf.example.com"]
+    cluster.standin.change(f"proxies/{proxy_id}", running=False)
+    cluster.standin.change("leaves/leaf.example.com", online=False)
+    table = cluster.poll_until(lambda table: _states(table) == {State.STRANDED: 1})
+    [cause] = table.verdicts["cause"].tolist()
+    assert table.instances[cause].facts.id == proxy_id
+    cluster.standin.change(f"proxies/{proxy_id}", running=True)
+    cluster.standin.change("leaves/leaf.example.com", online=True)
+    cluster.poll_until(lambda table: _states(table) == {State.HEALTHY: 1})
+
+
 def test_auth_without_backend_is_unhealthy_before_its_heartbeat_expires(cluster: MonitoredCluster) -> None:
     """Its agents are at risk at once, with the moment at which they expire; then stranded because of the auth.
 

@@ -15,9 +15,10 @@ from fleet.monitoring.sources import SourceError
 from fleet.monitoring.sources.source import EvidenceSource, PollTarget, SourceContext
 from fleet.monitoring.sources.teleport.instances import list_instances
 from fleet.monitoring.sources.teleport.inventory import read_auth_by_host, read_cluster
+from fleet.monitoring.sources.teleport.leaf_clusters import LEAF_CLUSTER_KIND, TUNNEL_KIND
 from fleet.monitoring.sources.teleport.networking import read_networking_config
 from fleet.monitoring.sources.teleport.refusals import is_denied
-from fleet.monitoring.sources.teleport.resources import KINDS, read_agent_lists
+from fleet.monitoring.sources.teleport.resources import KINDS, AgentLists, read_agent_lists
 from fleet.monitoring.sources.teleport.watch import open_watch
 from fleet.protocol.networking.config import Origin
 from fleet.vocabulary.capabilities import Capability
@@ -80,7 +81,7 @@ async def check_agents(state: APIStepsState) -> StepFinding:
     if isinstance(response, SourceError):
         return _fail(state, response, "list its agents")
     agents, refused_kinds = response.changes.agents, response.refused_kinds
-    text = f"{count(len(agents), 'agent')}."
+    text = _describe_agents(response)
     if not refused_kinds and not agents:
         # Labels that do not match hide resources without an error.
         return StepFinding(
@@ -118,6 +119,19 @@ async def _find_watch_problem(state: APIStepsState) -> str:
     if isinstance(response, SourceError):
         return f"{state.auths[0]} did not open a watch: {_one_line(response)}."
     return missing_reasons.get(Capability.WATCH, "")
+
+
+def _describe_agents(lists: AgentLists) -> str:
+    leaf_clusters = lists.leaf_clusters
+    agent_count = len(lists.changes.agents) - len(leaf_clusters.agents)
+    if reason := leaf_clusters.refused_kinds.get(LEAF_CLUSTER_KIND):
+        return f"{count(agent_count, 'agent')}. Leaf clusters are not listed: {reason[0].lower()}{reason[1:]}"
+    if not leaf_clusters.agents:
+        return f"{count(agent_count, 'agent')}."
+    text = f"{count(agent_count, 'agent')} and {count(len(leaf_clusters.agents), 'leaf cluster')}."
+    if reason := leaf_clusters.refused_kinds.get(TUNNEL_KIND):
+        return f"{text} The proxies of leaf clusters are not known: {reason[0].lower()}{reason[1:]}"
+    return text
 
 
 async def check_inventory(state: APIStepsState) -> StepFinding:

@@ -6,20 +6,18 @@ an instance that only Refloat cannot reach would look like one that failed.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-import aiohttp
 from google.protobuf.json_format import ParseDict, ParseError
 
-from fleet.monitoring.sources import SourceError, map_source_errors, presence
+from fleet.monitoring.sources import SourceError, presence
 from fleet.monitoring.sources.presence import ListedInstance, listed_instance_of
 from fleet.monitoring.sources.source import SourceContext
+from fleet.monitoring.sources.teleport.auth_http import get_resources
 from fleet.monitoring.sources.teleport.refusals import describe_refusal, is_unimplemented
 from fleet.protocol.text_limits import LONGEST_ID
-from fleet.transport.tls import TLSError
 from fleet.vocabulary.capabilities import Capability
 from fleet.vocabulary.instances import InstanceKind
 from fleet.wire import types_pb2
@@ -31,8 +29,6 @@ _PATHS = {
 }
 #: Announce TTL of auths, proxies and agents, seconds: Teleport's ServerAnnounceTTL, which it does not report.
 ANNOUNCE_TTL = 600.0
-#: Bytes of a response: thousands of instances.
-_LARGEST_RESPONSE = 8 * 1024 * 1024
 
 
 async def list_instances(context: SourceContext) -> tuple[ListedInstance, ...]:
@@ -51,7 +47,7 @@ async def list_by_http(context: SourceContext) -> tuple[ListedInstance, ...]:
     instances: list[ListedInstance] = []
     for kind, (path, resource_kind) in _PATHS.items():
         try:
-            instances += _parse(kind, await _get(context, path))
+            instances += _parse(kind, await get_resources(context, path))
         except SourceError as error:
             return _refuse(context, error, f"list and read for {resource_kind}")
     return tuple(instances)
@@ -65,39 +61,8 @@ def _refuse(context: SourceContext, error: SourceError, verbs: str) -> tuple[Lis
     return ()
 
 
-async def _get(context: SourceContext, path: str) -> Any:
-    """Return the JSON of a path of the auth's HTTP API. Raises SourceError."""
-    try:
-        options = context.connections.https_options(context.target.kind)
-    except TLSError as error:
-        raise SourceError(str(error), has_response=False) from error
-    timeout = aiohttp.ClientTimeout(total=max(context.remaining_seconds(), 0.001))
-    url = f"https://{context.target.address}{path}"
-    with map_source_errors():
-        async with context.connections.session.get(
-            url, timeout=timeout, allow_redirects=False, **options
-        ) as response:
-            if response.status == 403:
-                raise SourceError("permission denied", has_response=True)
-            if response.status == 404:
-                raise SourceError(f"unimplemented: {path}", has_response=True)
-            if response.status != 200:
-                raise SourceError(f"{path} responds with {response.status}", has_response=True)
-            body = b""
-            async for chunk in response.content.iter_chunked(65536):
-                body += chunk
-                if len(body) > _LARGEST_RESPONSE:
-                    raise SourceError(f"the response of {path} is too large", has_response=True)
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError):
-        raise SourceError(f"{path} does not respond with JSON", has_response=True) from None
-
-
-def _parse(kind: InstanceKind, documents: Any) -> Iterator[ListedInstance]:
-    """Yield the instances of a response; documents that are no resources are left out. Raises SourceError."""
-    if not isinstance(documents, list):
-        raise SourceError(f"the list of the kind {kind.value} is not a list", has_response=True)
+def _parse(kind: InstanceKind, documents: Iterable[Any]) -> Iterator[ListedInstance]:
+    """Yield the instances of a response; documents that are no resources are left out."""
     for document in documents:
         server = _parse_server(document)
         if server is not None and 0 < len(server.metadata.name) <= LONGEST_ID:

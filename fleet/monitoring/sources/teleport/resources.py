@@ -20,6 +20,7 @@ from fleet.monitoring.sources.presence import AgentChanges, ListedAgent, attribu
 from fleet.monitoring.sources.source import SourceContext
 from fleet.monitoring.sources.teleport.instances import ANNOUNCE_TTL
 from fleet.monitoring.sources.teleport.inventory import read_auth_by_host
+from fleet.monitoring.sources.teleport.leaf_clusters import LeafClusters, read_leaf_clusters
 from fleet.monitoring.sources.teleport.refusals import describe_refusal
 from fleet.protocol.text_limits import LONGEST_ID, LONGEST_TEXT, cut
 from fleet.vocabulary.capabilities import Capability
@@ -65,14 +66,16 @@ class AgentLists(NamedTuple):
     changes: AgentChanges
     #: Why the role or the version does not allow a kind, as a sentence, by kind.
     refused_kinds: Mapping[str, str]
+    leaf_clusters: LeafClusters
 
 
 class ResourceLists(NamedTuple):
-    """The resources of all kinds that the role may list, and the auth of each host."""
+    """The resources of all kinds that the role may list, the auth of each host, and the leaf clusters."""
 
     resources: Sequence[HostResource]
     auth_by_host: Mapping[str, str]
     refused_kinds: Mapping[str, str]
+    leaf_clusters: LeafClusters
 
 
 async def list_agents(context: SourceContext) -> AgentChanges:
@@ -85,7 +88,7 @@ async def read_agent_lists(context: SourceContext) -> AgentLists:
 
     Kinds that the role may not list are left out; without any kind the cluster has no list of agents.
     """
-    resources, auth_by_host, refused_kinds = await read_resource_lists(context)
+    resources, auth_by_host, refused_kinds, leaf_clusters = await read_resource_lists(context)
     resources_by_host: dict[str, HostResource] = {}
     for resource in resources:
         earlier_resource = resources_by_host.get(resource.host_id, resource)
@@ -95,12 +98,15 @@ async def read_agent_lists(context: SourceContext) -> AgentLists:
         host_id: agent_of(resource, auth_by_host.get(host_id, ""), now)
         for host_id, resource in resources_by_host.items()
     }
-    return AgentLists(complete_list(agents, sorted(agents.items())), refused_kinds)
+    agents |= leaf_clusters.agents
+    return AgentLists(complete_list(agents, sorted(agents.items())), refused_kinds, leaf_clusters)
 
 
 async def read_resource_lists(context: SourceContext) -> ResourceLists:
     """Return all resources with a host. Raises SourceError. Refused kinds: see `read_agent_lists`."""
-    lists, auth_by_host = await asyncio.gather(_list_kinds(context), read_auth_by_host(context))
+    lists, auth_by_host, leaf_clusters = await asyncio.gather(
+        _list_kinds(context), read_auth_by_host(context), read_leaf_clusters(context)
+    )
     refused_kinds = {
         kind: reason for kind, reason in zip(KINDS, lists, strict=True) if isinstance(reason, str)
     }
@@ -108,7 +114,7 @@ async def read_resource_lists(context: SourceContext) -> ResourceLists:
         for capability in (Capability.AGENTS, Capability.LAST_SEEN, Capability.AGENT_TO_AUTH):
             context.missing_capabilities[capability] = refused_kinds[KINDS[0]]
     resources = [resource for kind_list in lists if not isinstance(kind_list, str) for resource in kind_list]
-    return ResourceLists(resources, auth_by_host, refused_kinds)
+    return ResourceLists(resources, auth_by_host, refused_kinds, leaf_clusters)
 
 
 async def _list_kinds(context: SourceContext) -> list[list[HostResource] | str]:

@@ -100,10 +100,13 @@ class TeleportWatch:
         return dict(self._missing_capabilities)
 
     async def read_list(self, context: SourceContext) -> AgentChanges:
-        """Return all agents: the events after INIT continue from before this list. Raises SourceError."""
+        """Return all agents: the events after INIT continue from before this list. Raises SourceError.
+
+        Leaf clusters have no events: their list is read again when the watch is opened again, before they expire.
+        """
         # Other lists of the round note in the context what they find; these findings last as long as the watch.
         own_context = replace(context, missing_capabilities={})
-        resources, auth_by_host, refused_kinds = await read_resource_lists(own_context)
+        resources, auth_by_host, refused_kinds, leaf_clusters = await read_resource_lists(own_context)
         missed_kinds = [kind for kind in KINDS if kind not in self._kinds and kind not in refused_kinds]
         if missed_kinds:
             own_context.missing_capabilities[Capability.WATCH] = (
@@ -114,7 +117,8 @@ class TeleportWatch:
         self._missing_capabilities = own_context.missing_capabilities
         context.missing_capabilities.update(self._missing_capabilities)
         self._agents = WatchedAgents(resources, auth_by_host)
-        return FeedChanges("", 0, full=True, complete=True, agents=self._agents.take_changes(self._clock()))
+        agents = self._agents.take_changes(self._clock()) | dict(leaf_clusters.agents)
+        return FeedChanges("", 0, full=True, complete=True, agents=agents)
 
     def take_changes(self, seconds: float) -> dict[str, ListedAgent | None]:
         """Return the agents that changed, after a request that the auth must answer. Raises SourceError."""

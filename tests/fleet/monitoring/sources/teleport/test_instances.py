@@ -1,10 +1,5 @@
 from __future__ import annotations
 
-import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 import grpc
@@ -12,18 +7,15 @@ import pytest
 from aiohttp import web
 
 from fleet.monitoring.sources import SourceError
-from fleet.monitoring.sources.source import SourceContext
 from fleet.monitoring.sources.teleport.instances import ANNOUNCE_TTL, list_by_http, list_instances
-from fleet.transport import certificate_authority
 from fleet.transport.poll_connections import Connections
-from fleet.transport.tls import TLSFiles
 from fleet.vocabulary.capabilities import Capability
 from fleet.vocabulary.instances import InstanceKind
 from fleet.wire import types_pb2
 from tests.fakes.source_contexts import make_source_context
 from tests.fakes.teleport_auth import FakeTeleportAuth
+from tests.fakes.teleport_http import http_auth
 
-Handler = Callable[[web.Request], Awaitable[web.Response]]
 _AUTH = {
     "kind": "auth_server",
     "version": "v2",
@@ -70,7 +62,7 @@ async def test_older_versions_list_by_http(
     async def list_auths(_: web.Request) -> web.Response:
         return web.json_response([_AUTH])
 
-    async with _http_auth(
+    async with http_auth(
         {"/v2/authservers": list_auths, "/v2/proxies": list_proxies}, teleport_auth, tmp_path
     ) as context:
         auth, proxy = await list_by_http(context)
@@ -99,7 +91,7 @@ async def test_bad_http_response_is_an_error(
     async def respond(_: web.Request) -> web.Response:
         return web.Response(**response)  # type: ignore[arg-type]
 
-    async with _http_auth({"/v2/authservers": respond}, teleport_auth, tmp_path) as context:
+    async with http_auth({"/v2/authservers": respond}, teleport_auth, tmp_path) as context:
         with pytest.raises(SourceError, match=expected):
             await list_by_http(context)
 
@@ -110,39 +102,9 @@ async def test_refused_http_list_is_a_reason(teleport_auth: FakeTeleportAuth, tm
     async def refuse(_: web.Request) -> web.Response:
         return web.Response(status=403)
 
-    async with _http_auth({"/v2/authservers": refuse}, teleport_auth, tmp_path) as context:
+    async with http_auth({"/v2/authservers": refuse}, teleport_auth, tmp_path) as context:
         assert await list_by_http(context) == ()
     assert "list and read for auth_server" in context.missing_capabilities[Capability.INSTANCES]
-    async with _http_auth({}, teleport_auth, tmp_path) as context:
+    async with http_auth({}, teleport_auth, tmp_path) as context:
         assert await list_by_http(context) == ()
     assert "does not have" in context.missing_capabilities[Capability.INSTANCES]
-
-
-@asynccontextmanager
-async def _http_auth(
-    handlers: Mapping[str, Handler], teleport_auth: FakeTeleportAuth, folder: Path
-) -> AsyncIterator[SourceContext]:
-    """Serve an auth's HTTP API with mutual TLS, and yield the context of requests to it."""
-    now = datetime.now(UTC)
-    authority = certificate_authority.ensure_authority(folder, now=now)
-    server, client = (
-        certificate_authority.issue(authority, name, role=role, now=now)
-        for name, role in (("auth-1", "auth"), ("console", "console"))
-    )
-    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(server.ca))
-    tls.verify_mode = ssl.CERT_REQUIRED
-    tls.load_cert_chain(server.certificate, server.key)
-    application = web.Application()
-    application.add_routes([web.get(path, handler) for path, handler in handlers.items()])
-    runner = web.AppRunner(application)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
-    await site.start()
-    connections = Connections(TLSFiles(client.certificate, client.key, client.ca))
-    try:
-        context = make_source_context(connections, teleport_auth)
-        port = runner.addresses[0][1]
-        yield replace(context, target=replace(context.target, address=f"127.0.0.1:{port}"))
-    finally:
-        await connections.close()
-        await runner.cleanup()
