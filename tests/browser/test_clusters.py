@@ -132,7 +132,7 @@ async def test_fields_follow_the_product(visiting: Visiting) -> None:
     await accessible_everywhere(page)
     await page.get_by_label("Product", exact=True).select_option("teleport")
     await expect(page.locator("#tls")).to_contain_text("teleport.cluster.local")
-    await expect(page.get_by_label("Identity file", exact=True)).to_be_visible()
+    await expect(page.get_by_role("textbox", name="Identity file", exact=True)).to_be_visible()
     await expect(page.get_by_role("radio", name="No TLS", exact=True)).to_have_count(0)
     await expect(page.get_by_label("Entries")).to_have_value("10.0.0.1")
     await expect(page.get_by_label("Name", exact=True)).to_have_value("Stores")

@@ -58,8 +58,11 @@ def is_expired(facts: InstanceFacts, now: float) -> bool:
 
 
 def _is_only_listed(facts: InstanceFacts, now: float, timing: Timing) -> bool:
-    """Return whether Refloat has no address of an instance, but an unexpired resource in a recent list."""
-    return not facts.poll_address and facts.expires_at is not None and is_fresh(facts.listed_at, now, timing)
+    """Return whether Refloat has no address of an instance, but an unexpired resource in a recent list.
+
+    Also with a diag address: until it responds, or two attempts fail, the list counts.
+    """
+    return not facts.address and facts.expires_at is not None and is_fresh(facts.listed_at, now, timing)
 
 
 def has_responded(facts: InstanceFacts, now: float, timing: Timing) -> bool:

@@ -98,9 +98,21 @@ ROWS: list[tuple[str, Mapping[str, Any], InstanceState]] = [
         InstanceState.OK,
     ),
     (
-        "only a diag address, not polled yet",
+        "only a diag address, listed, not polled yet",
         {**UNPOLLED, "address": "", "diag_address": "h:2", "expires_at": NOW + 5, "listed_at": NOW},
-        InstanceState.UNKNOWN,
+        InstanceState.OK,
+    ),
+    (
+        "only a diag address, listed, its first attempt failed",
+        {
+            **UNPOLLED,
+            "address": "",
+            "diag_address": "h:2",
+            "expires_at": NOW + 5,
+            "listed_at": NOW,
+            "attempts": (FAILED_NOW,),
+        },
+        InstanceState.OK,
     ),
     (
         "said NOT_SERVING long ago and answers otherwise",
