@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -30,6 +31,10 @@ from fleet.source_plugins.declaration import list_missing
 from fleet.vocabulary.capabilities import Capability
 from fleet.vocabulary.instances import InstanceFacts, InstanceKind, InstanceResource, extract_part
 
+logger = logging.getLogger(__name__)
+
+#: What a list has, by the name of its source, for the log.
+_LIST_CONTENTS = {LISTS: "auths and proxies", PRESENCE: "agents"}
 #: A resource that disappears with more than this share of its TTL left was deleted; with less it expired, and the
 #: clocks differ.
 _DELETED_SHARE = 0.25
@@ -68,6 +73,7 @@ def record_lists(
         handle.cluster, _describe_old_lists(list_result)
     )
     _record_failure(handle, list_result.at, list_result.failed_sources)
+    _log_recoveries(handle, list_result.responses.keys() - list_result.failed_sources)
     if instances is not None:
         addresses = list_result.addresses if loaded_source.polling.has_instances_by_address else None
         _record_instances(
@@ -92,7 +98,19 @@ def _record_failure(handle: RecordHandle, at: float, sources: Iterable[EvidenceS
     for source in sources:
         before, state = handle.feed(source.name)
         feeds[source.name] = (before, state.after_failed_attempt(at))
+        if state.freshness.attempted_at == state.freshness.responded_at:
+            # Once per outage: each round tries again.
+            contents = _LIST_CONTENTS.get(source.name, source.name)
+            logger.warning("cluster %s: the list of %s could not be read", handle.cluster, contents)
     handle.writer.write_feeds(handle.cluster, handle.epoch, feeds)
+
+
+def _log_recoveries(handle: RecordHandle, sources: Iterable[EvidenceSource[Any]]) -> None:
+    for source in sources:
+        freshness = handle.feed(source.name)[1].freshness
+        if freshness.attempted_at != freshness.responded_at:
+            contents = _LIST_CONTENTS.get(source.name, source.name)
+            logger.info("cluster %s: the list of %s is read again", handle.cluster, contents)
 
 
 def _record_instances(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -230,6 +231,26 @@ def test_no_list_is_read_without_a_healthy_auth(fleet: Fleet) -> None:
     assert before.attempted_at is not None
     assert after.attempted_at > before.attempted_at
     assert len(fleet.auths[0].calls) == call_count + 1  # the health check only
+
+
+def test_lists_that_fail_are_in_the_log_once(fleet: Fleet, caplog: pytest.LogCaptureFixture) -> None:
+    """And again when they are read again, not once per round."""
+    fleet.poll()
+    for auth in fleet.auths:
+        auth.error_code = grpc.StatusCode.INTERNAL
+    with caplog.at_level(logging.INFO, logger="fleet.monitoring.pollers.record_lists"):
+        fleet.poll()
+        fleet.poll()
+        for auth in fleet.auths:
+            auth.error_code = None
+        fleet.poll()
+        fleet.poll()
+    assert sorted(caplog.messages) == [
+        "cluster default: the list of agents could not be read",
+        "cluster default: the list of agents is read again",
+        "cluster default: the list of auths and proxies could not be read",
+        "cluster default: the list of auths and proxies is read again",
+    ]
 
 
 def test_full_list_ends_missing_agents(fleet: Fleet) -> None:
