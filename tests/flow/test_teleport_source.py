@@ -184,6 +184,23 @@ def test_agents_of_an_auth_without_backend_are_at_risk_then_stranded(cluster: Mo
     cluster.poll_until(lambda table: _states(table) == {State.HEALTHY: 6})
 
 
+def test_agents_of_a_dead_proxy_are_stranded_with_proxy_peering(cluster: MonitoredCluster) -> None:
+    """Resources then name the proxies of each agent, and an agent with one proxy depends on it."""
+    cluster.standin.change(
+        "settings", peering=True, reconnect=False, agent_ttl_seconds=6.0, instance_ttl_seconds=3.0
+    )
+    cluster.standin.change("agents", kind="node", count=6)
+    cluster.poll_until(lambda table: _states(table) == {State.HEALTHY: 6} and _has_short_ttls(table))
+    proxy_id = cluster.standin.ready["proxies"][0]["id"]
+    cluster.standin.change(f"proxies/{proxy_id}", running=False)
+    table = cluster.poll_until(lambda table: _states(table) == {State.HEALTHY: 3, State.STRANDED: 3})
+    is_stranded = table.verdicts["state"] == State.STRANDED
+    causes = {table.instances[cause].facts.id for cause in table.verdicts["cause"][is_stranded].tolist()}
+    assert causes == {proxy_id}
+    cluster.standin.change(f"proxies/{proxy_id}", running=True)
+    cluster.poll_until(lambda table: _states(table) == {State.HEALTHY: 6})
+
+
 def test_leaf_cluster_depends_on_its_only_proxy(cluster: MonitoredCluster) -> None:
     """Healthy with its tunnel, stranded without it because of the proxy; healthy again."""
     # Each round reads the lists, as at a version that cannot be watched.

@@ -6,9 +6,10 @@ One host may serve many resources, such as one per application: they are one age
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -42,6 +43,8 @@ _KIND_BY_FIELD = {
     "database_server": "db_server",
     "kubernetes_server": "kube_server",
 }
+#: Proxies of an agent that are read: proxy peering has few.
+_MAX_PROXIES = 100
 _NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 
@@ -57,6 +60,8 @@ class HostResource:
     version: str
     #: Seconds since the epoch; 0 without an expiry.
     expires_at: float
+    #: Proxies that it has a tunnel to; empty in agent mesh, where Teleport does not report them.
+    proxy_ids: tuple[str, ...]
     labels: Mapping[str, str]
 
 
@@ -164,15 +169,22 @@ def host_resource_of(
             if node.sub_kind.startswith(_AGENTLESS_PREFIX):
                 return None
             host, spec = node.metadata.name, node.spec
-            return _make("node", host, spec.hostname, spec.version, node.metadata, _labels_of(node))
+            return _make(
+                "node", host, spec.hostname, spec.version, node.metadata, spec.proxy_ids, _labels_of(node)
+            )
         case "windows_desktop_service" as field:
             service = getattr(entry, field)
             spec, metadata = service.spec, service.header.metadata
-            return _make(field, metadata.name, spec.hostname, spec.teleport_version, metadata)
+            return _make(field, metadata.name, spec.hostname, spec.teleport_version, metadata, spec.proxy_ids)
         case "app_server" | "database_server" | "kubernetes_server" as field:
             server = getattr(entry, field)
             spec = server.spec
-            return _make(_KIND_BY_FIELD[field], spec.host_id, spec.hostname, spec.version, server.metadata)
+            return _make(
+                _KIND_BY_FIELD[field],
+                *(spec.host_id, spec.hostname, spec.version),
+                server.metadata,
+                spec.proxy_ids,
+            )
     return None
 
 
@@ -182,6 +194,7 @@ def _make(
     hostname: str,
     version: str,
     metadata: types_pb2.Metadata,
+    proxy_ids: Iterable[str],
     labels: Mapping[str, str] = _NO_LABELS,
 ) -> HostResource | None:
     if not 0 < len(host_id) <= LONGEST_ID:
@@ -189,7 +202,13 @@ def _make(
     expires = metadata.expires
     expires_at = expires.seconds + expires.nanos / 1e9 if metadata.HasField("expires") else 0.0
     name = cut(metadata.name, LONGEST_TEXT)
-    return HostResource(kind, name, host_id, hostname or host_id, version, max(expires_at, 0.0), labels)
+    return HostResource(
+        kind,
+        *(name, host_id, hostname or host_id, version),
+        max(expires_at, 0.0),
+        tuple(cut(proxy_id, LONGEST_ID) for proxy_id in islice(proxy_ids, _MAX_PROXIES)),
+        labels,
+    )
 
 
 def _labels_of(node: types_pb2.ServerV2) -> dict[str, str]:
@@ -199,7 +218,10 @@ def _labels_of(node: types_pb2.ServerV2) -> dict[str, str]:
 
 
 def merge_resources(first: HostResource, second: HostResource) -> HostResource:
-    """Return one host of two resources: the names and labels of the first, and the latest expiry."""
+    """Return one host of two resources: the names and labels of the first, and the latest expiry.
+
+    The proxies are those of the newer resource: an agent may have moved since the older one.
+    """
     return HostResource(
         first.kind,
         first.resource_name,
@@ -207,18 +229,24 @@ def merge_resources(first: HostResource, second: HostResource) -> HostResource:
         first.name if first.name != first.host_id else second.name,
         first.version or second.version,
         max(first.expires_at, second.expires_at),
+        max(first, second, key=attrgetter("expires_at")).proxy_ids,
         first.labels or second.labels,
     )
 
 
 def agent_of(resource: HostResource, auth_id: str, now: float) -> ListedAgent:
-    """Return the agent of a host; `now`: when the resource was read, seconds since the epoch."""
+    """Return the agent of a host; `now`: when the resource was read, seconds since the epoch.
+
+    An agent whose tunnels all end at one proxy reaches its auth through it. With several, the loss of one cuts nothing
+    off.
+    """
+    proxies = set(resource.proxy_ids)
     return ListedAgent(
         name=cut(resource.name),
         auth_id=auth_id,
         expires_at=min(resource.expires_at, now + _LATEST_EXPIRY),
         ttl=ANNOUNCE_TTL,
-        via_proxy_id="",
+        via_proxy_id=proxies.pop() if len(proxies) == 1 else "",
         mode=ReconnectMode.UNKNOWN,
         health_check=False,
         policy_read_at=0.0,

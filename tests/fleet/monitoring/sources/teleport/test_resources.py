@@ -42,6 +42,24 @@ async def test_hosts_of_all_kinds_are_agents(
     assert (app_agent.name, app_agent.auth_id, app_agent.attributes.labels) == ("host-9.example", "", ())
 
 
+async def test_agent_depends_on_its_only_proxy(
+    teleport_auth: FakeTeleportAuth, connections: Connections
+) -> None:
+    """As proxy peering reports it; the newer resource of a host counts."""
+    nodes = [make_node(f"host-{number}") for number in range(3)]
+    nodes[1].node.spec.proxy_ids.append("proxy-1-id")
+    nodes[2].node.spec.proxy_ids.extend(["proxy-1-id", "proxy-2-id"])
+    app = make_app("host-1", "wiki", expires_at=710)
+    app.app_server.spec.proxy_ids.append("proxy-2-id")
+    teleport_auth.resources = {"node": nodes}
+    agents = (await list_agents(make_source_context(connections, teleport_auth))).agents
+    assert [agent and agent.via_proxy_id for agent in agents.values()] == ["", "proxy-1-id", ""]
+    teleport_auth.resources = {"node": nodes, "app_server": [app]}
+    agent = (await list_agents(make_source_context(connections, teleport_auth))).agents["host-1"]
+    assert agent is not None
+    assert agent.via_proxy_id == "proxy-2-id"
+
+
 async def test_equal_lists_are_equal_changes(
     teleport_auth: FakeTeleportAuth, connections: Connections
 ) -> None:
