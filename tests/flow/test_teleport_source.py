@@ -5,6 +5,7 @@ The stand-in proves the wire. What a role may do in it is our reading of Telepor
 
 from __future__ import annotations
 
+import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -307,6 +308,37 @@ def test_removed_diag_addresses_leave_heartbeats(cluster: MonitoredCluster) -> N
     facts = _instance(cluster.poll(), proxy_id).facts
     assert (facts.diag_address, facts.poll_address) == ("", "")
     assert "no diag addresses" in cluster.read_missing()[Capability.HEALTH]
+
+
+def test_bad_clusters_disturb_no_other(
+    cluster: MonitoredCluster, settings: Settings, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """One whose auth accepts connections only, one whose lists never end, and one that lies, in the same worker."""
+    settings.REFLOAT_ROUND_DEADLINE = 1.0
+    cluster.standin.change("agents", kind="node", count=6)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as frozen_auth,
+        teleport_cluster(tmp_path_factory.mktemp("endless")) as endless,
+        teleport_cluster(tmp_path_factory.mktemp("lying")) as lying,
+    ):
+        endless.change("settings", endless_pages=True)
+        endless.change("agents", kind="node", count=50)
+        lies = ["far-expiry", "negative-expiry", "duplicate-names", "long-labels", "markup"]
+        lying.change("settings", lies=lies)
+        for name, address, standin in (
+            ("a-frozen", f"127.0.0.1:{frozen_auth.getsockname()[1]}", endless),
+            ("b-endless", endless.auth_address(1), endless),
+            ("c-lying", lying.auth_address(1), lying),
+        ):
+            identity = {"identity": str(standin.identity)}
+            Cluster.objects.create(
+                id=name, source="teleport", auths=[address], tls_source=TLSSource.IDENTITY, tls_files=identity
+            )
+        cluster.poll_until(lambda table: _states(table) == {State.HEALTHY: 6})
+        for _ in range(3):
+            table = cluster.poll()
+            assert _states(table) == {State.HEALTHY: 6}
+            assert not table.stale
 
 
 def test_each_missing_verb_is_a_reason(cluster: MonitoredCluster) -> None:
