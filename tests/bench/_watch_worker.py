@@ -20,8 +20,8 @@ from fleet.monitoring.state.connect import connect
 from fleet.monitoring.state.rounds import Rounds
 from fleet.monitoring.state.writer import RecordSeed, Writer
 from fleet.processes import garbage
-from fleet.source_plugins.teleport import AUTH_SERVER_NAME
 from fleet.transport.tls import TLSFiles
+from fleet.vocabulary.clusters import TELEPORT_SERVER_NAME
 
 CLUSTER = "teleport"
 #: Share of a round for its requests.
@@ -51,7 +51,7 @@ def main() -> None:
         authority=Path(options.authority),
         certificate=Path(options.certificate),
         key=Path(options.key),
-        server_name=AUTH_SERVER_NAME,
+        server_name=TELEPORT_SERVER_NAME,
     )
     writer.create(CLUSTER, RecordSeed())
     previous_number = 0

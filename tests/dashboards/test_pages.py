@@ -231,7 +231,7 @@ def test_short_and_long_urls(viewer: Client, record: Writer) -> None:
 
 @pytest.mark.parametrize(
     ("path", "query_count"),
-    [("/", 17), ("/map/", 9), ("/agents/", 7), ("/agents/agent-1-id/", 7), ("/tokens/", 7)],
+    [("/", 17), ("/map/", 9), ("/agents/", 7), ("/agents/agent-1-id/", 8), ("/tokens/", 7)],
 )
 def test_queries_do_not_grow_with_the_fleet(
     viewer: Client,

@@ -46,7 +46,7 @@ def test_silenced_incident_shows_who_is_notified_of_its_end(
     url = f"/incidents/{incident.pk}/"
     client.post(f"{url}silence/", {"reason": "known"})
     page = client.get(url).content.decode()
-    assert "Next notification: when the incident is resolved (silenced: known (operator)) to ops." in page
+    assert "Only the resolved notification is sent, to ops. Reason: silenced: known (operator)." in page
     assert "No notification planned" not in page
     Incident.objects.update(state="recovering", recovering_since=time.time())
     page = client.get(url).content.decode()

@@ -75,27 +75,6 @@ async def test_older_versions_list_by_http(
     assert (proxy.id, proxy.resource.name) == ("proxy-id", "proxy-id")
 
 
-@pytest.mark.parametrize(
-    ("response", "expected"),
-    [
-        ({"status": 500}, "responds with 500"),
-        ({"text": "<html>"}, "does not respond with JSON"),
-        ({"text": "[" * 100_000}, "does not respond with JSON"),
-        ({"text": "{}"}, "is not a list"),
-        ({"body": b" " * 9_000_000}, "is too large"),
-    ],
-)
-async def test_bad_http_response_is_an_error(
-    teleport_auth: FakeTeleportAuth, tmp_path: Path, response: dict[str, object], expected: str
-) -> None:
-    async def respond(_: web.Request) -> web.Response:
-        return web.Response(**response)  # type: ignore[arg-type]
-
-    async with http_auth({"/v2/authservers": respond}, teleport_auth, tmp_path) as context:
-        with pytest.raises(SourceError, match=expected):
-            await list_by_http(context)
-
-
 async def test_refused_http_list_is_a_reason(teleport_auth: FakeTeleportAuth, tmp_path: Path) -> None:
     """Also a path that the version does not have."""
 
