@@ -38,6 +38,7 @@ def test_kinds_are_ordered_by_strength() -> None:
     """Inhibition reads the order."""
     assert [kind.value for kind in CauseKind] == [
         "console", "cluster", "backend", "region", "auth", "proxy-group", "proxy", "agents", "fleet",
+        "identity",
     ]  # fmt: skip
     assert Severity.CRITICAL > Severity.WARNING > Severity.INFO
 
