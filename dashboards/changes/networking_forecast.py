@@ -39,7 +39,7 @@ class ConfigForecast:
     wait_text: str = ""
     #: Why there is no forecast, as a sentence.
     sentence: str = ""
-    #: The same, if there never is one in clusters of this source.
+    #: Why clusters of this source never have a forecast, as a sentence; empty if they can have one.
     absence_reason: str = ""
 
 

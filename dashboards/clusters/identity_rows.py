@@ -22,7 +22,7 @@ class IdentityRow:
 
 
 def read_identity(cluster: str, now: float) -> IdentityRow | None:
-    """Return the identity of a cluster; None without one, and while Redis is unavailable. `now`: since the epoch."""
+    """Return the identity of a cluster; None if there is none, or Redis is unavailable. `now`: Unix time, seconds."""
     try:
         validity = record_reader.reader().identity(cluster)
     except StateUnavailableError:

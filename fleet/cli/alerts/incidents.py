@@ -222,11 +222,11 @@ def _describe_matches(silence: dict[str, Any]) -> str:
     """Return what a new silence matches now: a typing error in a matcher looks like success otherwise."""
     incident_count, agent_count = silence["matching_incident_count"], silence["matching_agent_count"]
     if incident_count is None:
-        return "what it matches now is not known: the fleet state cannot be read"
+        return "the matches of this silence are not known: the fleet state cannot be read"
     if not incident_count and not agent_count:
-        return "it matches nothing now: it silences only what matches later"
+        return "this silence matches no agents and no incidents now, only later ones"
     incidents = f"{incident_count} incident{'' if incident_count == 1 else 's'}"
-    return f"it matches {agent_count} agent{'' if agent_count == 1 else 's'} and {incidents} now"
+    return f"this silence matches {agent_count} agent{'' if agent_count == 1 else 's'} and {incidents} now"
 
 
 def join_matchers(matchers: Sequence[str]) -> str:

@@ -22,15 +22,21 @@ _REVISION_BYTES = 6
 
 async def read_pages(
     read_page: Callable[[PageT | None, float], Awaitable[PageT]],
-    has_next: Callable[[PageT], object],
+    next_key_of: Callable[[PageT], str | bool],
     remaining_seconds: Callable[[], float],
 ) -> AsyncIterator[PageT]:
     """Request one page after another; `read_page` gets the previous page and the seconds it may take.
 
-    The first page is always requested. Raises SourceError when a page fails, or when the time is too short for all.
+    `next_key_of` returns the key of the page after one, or whether there is one. The first page is always requested.
+    Raises SourceError when a page fails, when the time is too short for all, or when a key comes twice.
     """
     page: PageT | None = None
-    while page is None or has_next(page):
+    keys: set[str] = set()
+    while page is None or (key := next_key_of(page)):
+        if page is not None and isinstance(key, str):
+            if key in keys:
+                raise SourceError("the list does not end: a page key came twice", has_response=True)
+            keys.add(key)
         timeout = remaining_seconds()
         if timeout <= 0 and page is not None:
             raise SourceError("timed out before the next page", has_response=True)

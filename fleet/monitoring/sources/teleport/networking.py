@@ -45,7 +45,7 @@ async def read_networking_config(context: SourceContext) -> NetworkingResource |
 async def note_networking_access(context: SourceContext) -> None:
     """Note in the context why the role or the version does not allow to read the config.
 
-    Other errors do not matter here: whoever reads the config reports them.
+    Other errors are reported by the requests that read the config for a page or a change.
     """
     with contextlib.suppress(SourceError):
         await read_networking_config(context)

@@ -119,7 +119,7 @@ def test_silences_are_created_listed_and_ended() -> None:
     assert console.posts[2][1] == {"hours": 2.0}
     assert console.posts[3][1] == {"hours": 1.5}
     assert "silence 3 ends at" in add_outcome.output
-    assert add_outcome.output.endswith("it matches 3 agents and 1 incident now\n")
+    assert add_outcome.output.endswith("this silence matches 3 agents and 1 incident now\n")
     assert "silence 3 ends at" in extend_outcome.output
     assert "ada" in list_outcome.output
     assert end_outcome.output == "silence 3 ended\n"
@@ -128,8 +128,8 @@ def test_silences_are_created_listed_and_ended() -> None:
 @pytest.mark.parametrize(
     ("count", "sentence"),
     [
-        (0, "it matches nothing now: it silences only what matches later\n"),
-        (None, "what it matches now is not known: the fleet state cannot be read\n"),
+        (0, "this silence matches no agents and no incidents now, only later ones\n"),
+        (None, "the matches of this silence are not known: the fleet state cannot be read\n"),
     ],
 )
 def test_new_silence_without_a_match_says_so(count: int | None, sentence: str) -> None:

@@ -125,7 +125,7 @@ async def test_auth_that_does_not_respond_has_no_health(state: APIStepsState) ->
 
 
 async def test_names_of_no_instance(state: APIStepsState, port: DiagPort) -> None:
-    """A typo is told, beside those that work."""
+    """An entry that names no instance is a warning; the other entries are tested."""
     state.diag_addresses = {"auth-1": port.address, "auht-2": port.address}
     finding = await check_diag_ports(state)
     assert finding.verdict is StepVerdict.WARNING

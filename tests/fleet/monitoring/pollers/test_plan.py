@@ -48,7 +48,7 @@ def test_instances_that_are_not_polled() -> None:
 
 
 def test_instance_with_only_a_diag_address_is_polled() -> None:
-    """But never asked for lists, nor for changes."""
+    """No list is read from a diag address, and no change is sent there."""
     instances = {0: auth(0, address="", diag_address="h:3000"), 1: auth(1)}
     assert plan_shards(instances, 10, NOW)[0].instances == (0, 1)
     assert instances[0].poll_address == "h:3000"
