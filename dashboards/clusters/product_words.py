@@ -4,21 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fleet.source_plugins.declaration import SourceForm
+from fleet.source_plugins.declaration import AddressReach, SourceForm
 from fleet.vocabulary.clusters import AddressKind
 
 
 def address_kind_label_of(form: SourceForm) -> str:
     """Return the label of the choice of the kind of address."""
-    return f"Find the {'first ' if form.is_one_address_enough else ''}{form.address_noun}s by"
+    first = "first " if form.address_reach is AddressReach.INSTANCES else ""
+    return f"Find the {first}{form.address_noun}s by"
 
 
 def address_help_of(form: SourceForm) -> str:
     """Return which addresses to enter."""
     noun = form.address_noun
-    if form.is_one_address_enough:
-        return f"One per line. One {noun} is enough: Refloat gets all others from its list."
-    return f"One per line. Enter every {noun}: Refloat shows only these."
+    match form.address_reach:
+        case AddressReach.INSTANCES:
+            return f"One per line. One {noun} is enough: Refloat gets all others from its list."
+        case AddressReach.LISTS:
+            return (
+                f"One per line. Enter at least two {noun}s: Refloat reads the lists of the cluster from one of them, "
+                "and from the next if that one does not respond."
+            )
+        case AddressReach.ITSELF:
+            return f"One per line. Enter every {noun}: Refloat shows only these."
 
 
 def server_name_help_of(form: SourceForm) -> str:

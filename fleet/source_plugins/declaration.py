@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 
 from fleet.vocabulary.capabilities import Capability
 from fleet.vocabulary.clusters import COMMON_TLS_SOURCES, AddressKind, TLSSource
@@ -11,6 +12,17 @@ from fleet.vocabulary.connection_tests import StepName
 
 #: Steps of a connection test that Refloat has for every source: addresses, TCP, TLS with gRPC, certificates with roles.
 COMMON_STEPS = (StepName.RESOLVE, StepName.CONNECT, StepName.TLS, StepName.IDENTITY)
+
+
+class AddressReach(Enum):
+    """What Refloat reads from one entered address of a cluster."""
+
+    #: The instances of the whole cluster: Refloat then reads from all of them.
+    INSTANCES = "instances"
+    #: The lists of the whole cluster, from the entered addresses only: one after the other until one responds.
+    LISTS = "lists"
+    #: What is at this address, and no other.
+    ITSELF = "itself"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +41,8 @@ class SourceForm:
     address_noun: str = "auth"
     #: Port of the examples, and of an address that is entered without one.
     default_port: int = 3025
-    #: One address leads to all others; otherwise people must enter all of them.
-    is_one_address_enough: bool = True
+    #: How many addresses people must enter follows from this.
+    address_reach: AddressReach = AddressReach.INSTANCES
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fleet.source_plugins.declaration import ClusterSource, SourceForm
+from fleet.source_plugins.declaration import AddressReach, ClusterSource, SourceForm
 from fleet.vocabulary.capabilities import Capability
 from fleet.vocabulary.clusters import TLSSource
 from fleet.vocabulary.connection_tests import StepName
@@ -40,7 +40,7 @@ SOURCE = ClusterSource(
         has_server_name=False,
         address_noun="hub",
         default_port=8222,
-        is_one_address_enough=False,
+        address_reach=AddressReach.ITSELF,
     ),
     absence_reasons={
         Capability.LAST_SEEN: "Leaf nodes send no heartbeats with an expiry: a leaf node is seen as long as a hub "

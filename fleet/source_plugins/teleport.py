@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fleet.protocol.networking.config import OWN_FIELD_NAMES
-from fleet.source_plugins.declaration import ClusterSource, SourceForm
+from fleet.source_plugins.declaration import AddressReach, ClusterSource, SourceForm
 from fleet.vocabulary.capabilities import Capability
 from fleet.vocabulary.clusters import TELEPORT_SERVER_NAME, TLSSource
 from fleet.vocabulary.connection_tests import StepName
@@ -55,6 +55,7 @@ SOURCE = ClusterSource(
         ),
         default_server_name=TELEPORT_SERVER_NAME,
         has_diag_addresses=True,
+        address_reach=AddressReach.LISTS,
     ),
     absence_reasons={
         Capability.TUNNELS_BY_AGENT: "Teleport has no API that names the agents with a tunnel to a proxy.",

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import Page, Route, expect
 
 from fleet.clusters.connection_test.run import run_connection_test
 from fleet.clusters.test_report import ConnectionTestReport
@@ -137,6 +137,27 @@ async def test_fields_follow_the_product(visiting: Visiting) -> None:
     await expect(page.get_by_label("Entries")).to_have_value("10.0.0.1")
     await expect(page.get_by_label("Name", exact=True)).to_have_value("Stores")
     await accessible_everywhere(page)
+
+
+async def test_what_is_entered_while_the_console_answers_stays(visiting: Visiting) -> None:
+    """The fields of the new product arrive after somebody has filled in the present ones."""
+    visit = await visiting()
+    page = await visit.new_page()
+    release = asyncio.Event()
+
+    async def delay(route: Route) -> None:
+        await release.wait()
+        await route.continue_()
+
+    await page.goto(f"{visit.console.url}/clusters/new/", wait_until="load")
+    await page.route("**/clusters/new/", delay)
+    await page.get_by_label("Product", exact=True).select_option("teleport")
+    await page.get_by_label("Entries").fill("10.0.0.1")
+    await page.locator("[name=tls_source][value=files]").check()
+    release.set()
+    await expect(page.locator("#tls")).to_contain_text("teleport.cluster.local")
+    await expect(page.get_by_label("Entries")).to_have_value("10.0.0.1")
+    await expect(page.locator("[name=tls_source][value=files]")).to_be_checked()
 
 
 def _create_cluster(cluster: str) -> None:

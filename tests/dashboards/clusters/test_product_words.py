@@ -19,8 +19,9 @@ def test_words_of_a_product_without_auths() -> None:
 
 def test_words_of_products_with_auths() -> None:
     """With the server name that an empty field means."""
-    for source in (REFLOAT, TELEPORT):
-        assert product_words.address_kind_label_of(source.form) == "Find the first auths by"
-        assert "One auth is enough" in product_words.address_help_of(source.form)
+    assert product_words.address_kind_label_of(REFLOAT.form) == "Find the first auths by"
+    assert "One auth is enough" in product_words.address_help_of(REFLOAT.form)
+    assert product_words.address_kind_label_of(TELEPORT.form) == "Find the auths by"
+    assert "Enter at least two auths" in product_words.address_help_of(TELEPORT.form)
     assert "teleport.cluster.local" in product_words.server_name_help_of(TELEPORT.form)
     assert "their roles" in product_words.server_name_help_of(REFLOAT.form)
