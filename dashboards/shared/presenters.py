@@ -143,19 +143,6 @@ class AgentRow:
         return len(self.labels) - len(self.first_labels)
 
 
-@dataclass(frozen=True, slots=True)
-class AgentTunnel:
-    """A tunnel of an agent, as its proxy reports it or last reported it."""
-
-    proxy: str
-    #: State of the proxy.
-    state: InstanceState
-    shown_state: ShownInstanceState
-    reason: str
-    opened_at: datetime | None
-    opened_age_ms: int | None
-
-
 def live_page_context_of(summary: Summary, now: float, page: str) -> dict[str, Any]:
     """Return the context of every page with live data: `page`, `summary`, `counts`, `age_ms`, `stale`.
 
@@ -308,11 +295,10 @@ def _remaining_of(verdict: Verdict, now: float) -> str:
 
 
 def agent_context_of(explanation: Explanation, now: float) -> dict[str, Any]:
-    """Return one agent with the evidence for its state: `agent`, `tunnels`, `evidence` as (label, value)."""
+    """Return one agent with the evidence for its state: `agent`, `evidence` as (label, value)."""
     views_by_id = {view.facts.id: view for view in explanation.instances.values()}
     return {
         "agent": agent_row_of(explanation.view, views_by_id, now),
-        "tunnels": _tunnels_of(explanation, now),
         "evidence": evidence_rows_of(explanation.evidence, explanation.instances),
     }
 
@@ -461,23 +447,3 @@ def format_generation(facts: InstanceFacts) -> str:
 
 def _generations_of(proxies: Iterable[InstanceFacts]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, map(format_generation, proxies))))
-
-
-def _tunnels_of(explanation: Explanation, now: float) -> tuple[AgentTunnel, ...]:
-    instances, opened_at = explanation.instances, explanation.opened_at_by_proxy
-    view = explanation.view
-    stranding_id = view.verdict.cause if view.state is State.STRANDED else ""
-    return tuple(
-        AgentTunnel(
-            proxy=instances[index].facts.name,
-            state=instances[index].state,
-            shown_state=shown_state_of(
-                instances[index], is_stranding=instances[index].facts.id == stranding_id
-            ),
-            reason=instances[index].sentence or instances[index].health_sentence,
-            opened_at=to_moment_or_none(opened_at.get(index)),
-            opened_age_ms=age_ms_of(opened_at.get(index), now),
-        )
-        for index in explanation.evidence.tunnels
-        if index in instances
-    )

@@ -231,7 +231,7 @@ def test_short_and_long_urls(viewer: Client, record: Writer) -> None:
 
 @pytest.mark.parametrize(
     ("path", "query_count"),
-    [("/", 17), ("/map/", 9), ("/agents/", 7), ("/agents/agent-1-id/", 8), ("/tokens/", 7)],
+    [("/", 17), ("/map/", 9), ("/agents/", 7), ("/agents/agent-1-id/", 9), ("/tokens/", 7)],
 )
 def test_queries_do_not_grow_with_the_fleet(
     viewer: Client,
@@ -279,3 +279,9 @@ def test_form_without_a_csrf_token_gets_a_page_that_says_what_to_do(person: Make
         assert text in page
     assert "DEBUG" not in page
     assert AuditEntry.objects.get(outcome="refused").detail.startswith("CSRF: ")
+
+
+def test_name_of_an_agent_leads_to_its_page(viewer: Client, record: Writer) -> None:
+    """An unknown name is not found."""
+    assert viewer.get("/agents/agent-1/").headers["Location"] == "/agents/agent-1-id/"
+    assert viewer.get("/agents/nobody/").status_code == 404

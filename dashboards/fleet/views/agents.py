@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from datetime import UTC, datetime
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import numpy as np
 from django.http import (
@@ -15,16 +16,18 @@ from django.http import (
     QueryDict,
     StreamingHttpResponse,
 )
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from dashboards.fleet import agent_csv, agent_groups, agent_query
 from dashboards.fleet.agent_history import read_agent_changes
+from dashboards.fleet.agent_paths import find_agent_paths
 from dashboards.fleet.agent_query import Page, QueryError
 from dashboards.fleet.agent_report import present_agent_report
 from dashboards.fleet.agent_selection import read_list_query
 from dashboards.fleet.retire import retirement_of
+from dashboards.fleet.timeline.agent_strip import read_agent_strip
 from dashboards.shared import presenters
 from dashboards.shared.capabilities.missing import missing_capabilities_of
 from dashboards.shared.pages import needs_record, url_prefix_of
@@ -140,11 +143,12 @@ def agents_csv(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResp
 @shows_moment
 @needs_record
 def agent(request: HttpRequest, agent_id: str, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
-    """Show one agent; with `?card`, only the card for the side panel of the map.
+    """Show one agent; with `?card`, only the card for the side panel of the map. The name of one agent leads to its id.
 
-    Template `dashboards/agent.html`: presenters.live_page_context_of, `agent` (AgentRow), `tunnels` (AgentTunnel),
+    Template `dashboards/agent.html`: presenters.live_page_context_of, `agent` (AgentRow),
     `tunnels_reason` (why the source does not report them, or empty),
-    `evidence` as (label, value), `report` (AgentReportView or None), `history` (AgentChangeRow, newest first),
+    `paths` (AgentPaths), `strip` (AgentStrip or None), `json_url`, `evidence` as (label, value), `report`
+    (AgentReportView or None), `history` (AgentChangeRow, newest first),
     `retirement` (or None), `can_act`. Template `dashboards/_agent_card.html`: `agent`, `has_auths`, `has_expiry`
     (whether the source tells the auth of an agent, and when its heartbeat expires).
     """
@@ -152,10 +156,9 @@ def agent(request: HttpRequest, agent_id: str, cluster: str = DEFAULT_CLUSTER) -
     reader, now = moment.reader, moment.now
     explanation = reader.explain(cluster, agent_id, now)
     if explanation is None:
-        raise Http404(f"Agent {agent_id} was not found in cluster {cluster}.")
-    context = presenters.agent_context_of(explanation, now) | {
-        "report": present_agent_report(explanation, now)
-    }
+        return _redirect_by_name(request, moment.reader.table(cluster, now), agent_id)
+    report = present_agent_report(explanation, now)
+    context = presenters.agent_context_of(explanation, now) | {"report": report}
     missing_capabilities = missing_capabilities_of(cluster)
     context["has_auths"] = Capability.AGENT_TO_AUTH not in missing_capabilities
     context["has_expiry"] = Capability.LAST_SEEN not in missing_capabilities
@@ -169,6 +172,9 @@ def agent(request: HttpRequest, agent_id: str, cluster: str = DEFAULT_CLUSTER) -
         if reader.table(cluster, now).fleet.has_tunnels
         else missing_capabilities.get(Capability.TUNNELS_BY_AGENT, "")
     )
+    context["paths"] = find_agent_paths(explanation, report, now, has_auths=context["has_auths"])
+    context["strip"] = read_agent_strip(cluster, agent_id, explanation.view.state, now)
+    context["json_url"] = f"/api/v1/clusters/{quote(cluster)}/agents/{quote(agent_id, safe='')}"
     context["retirement"] = retirement_of(cluster, explanation, now)
     context["history"] = (
         read_agent_changes(
@@ -183,6 +189,21 @@ def agent(request: HttpRequest, agent_id: str, cluster: str = DEFAULT_CLUSTER) -
     )
     page_context = presenters.live_page_context_of(reader.summary(cluster, now), now, "agents")
     return render(request, "dashboards/agent.html", page_context | context)
+
+
+def _redirect_by_name(request: HttpRequest, table: FleetTable, name: str) -> HttpResponse:
+    """Lead from the name of an agent to its page, and from a name that several have to the list of these.
+
+    Raises Http404 for an unknown name.
+    """
+    indices = [index for index, other_name in enumerate(table.names) if other_name == name]
+    if not indices:
+        raise Http404(f"Agent {name} was not found in cluster {table.cluster}.")
+    base_url = f"{url_prefix_of(table.cluster)}/agents/"
+    if len(indices) > 1:
+        return redirect(f"{base_url}?{urlencode({'q': shlex.join([name]), **request.GET.dict()})}")
+    query = request.GET.urlencode()
+    return redirect(f"{base_url}{quote(table.ids[indices[0]], safe='')}/{f'?{query}' if query else ''}")
 
 
 def _select_page(table: FleetTable, params: QueryDict) -> tuple[Page, str]:
