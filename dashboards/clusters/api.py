@@ -88,6 +88,8 @@ class ClusterIdentity(Schema):
     """When the cluster refuses it, unless it is renewed."""
     is_expiring: bool
     """Whether it has expired, or is in the last quarter of its lifetime and expires within 7 days."""
+    roles: list[str]
+    """Organizations in the certificate: of an identity of Teleport, its roles."""
 
 
 class MissingCapability(Schema):
@@ -375,5 +377,8 @@ def _identity_of(row: Cluster) -> ClusterIdentity | None:
     if identity is None:
         return None
     return ClusterIdentity(
-        common_name=identity.common_name, expires_at=identity.expires_at, is_expiring=identity.is_expiring
+        common_name=identity.common_name,
+        expires_at=identity.expires_at,
+        is_expiring=identity.is_expiring,
+        roles=list(identity.roles),
     )

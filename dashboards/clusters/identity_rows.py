@@ -19,6 +19,7 @@ class IdentityRow:
     #: `Expires in 2 h`, `Expired 5 min ago`.
     sentence: str
     is_expiring: bool
+    roles: tuple[str, ...]
 
 
 def read_identity(cluster: str, now: float) -> IdentityRow | None:
@@ -35,6 +36,7 @@ def read_identity(cluster: str, now: float) -> IdentityRow | None:
         datetime.fromtimestamp(validity.expires_at, UTC),
         f"Expired {remaining_text} ago" if validity.is_expired(now) else f"Expires in {remaining_text}",
         validity.is_expiring(now),
+        validity.roles,
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import redirect, render
@@ -11,6 +13,8 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from dashboards.clusters import cluster_rows, identity_rows, setup_steps, test_rows, tls_words
 from dashboards.clusters.forms import ClusterForm
+from dashboards.clusters.identity_rows import IdentityRow
+from dashboards.clusters.source_words import SourceWords, describe_source
 from dashboards.shared import recent_proof, record_reader, refusals
 from dashboards.shared.capabilities.missing import missing_capabilities_of
 from dashboards.shared.pages import needs_record, sentence_of, signed_in_user_of
@@ -22,7 +26,8 @@ from fleet.clusters.test_store import request_test
 from fleet.models.access import Permission, can_write, has_permission
 from fleet.models.clusters import DEFAULT_CLUSTER, Cluster, ensure_default_cluster, has_fixed_addresses
 from fleet.monitoring.state import StateUnavailableError
-from fleet.source_plugins.registry import SourceNotInstalledError
+from fleet.source_plugins.registry import SourceNotInstalledError, find_source
+from fleet.vocabulary.capabilities import Capability
 
 
 @requires(Permission.VIEW_FLEET)
@@ -117,9 +122,9 @@ def cluster_page(request: HttpRequest, cluster: str) -> HttpResponseBase:
     """Show a cluster with its newest connection test. POST with `do`: test, pause, resume or remove.
 
     Template `dashboards/cluster.html`: `row` (ClusterRow), `tls` (words), `identity` (IdentityRow or None),
-    `missing_capabilities` (Capability, reason), `list_notice` (sentence or empty), `test` (TestView or None), `steps`
-    (SetupStep), `next_url` of the steps, `can_test`, `can_change`, `is_removable`; `dialog`: `pause`, `remove` (with
-    `removal_error` and `notified_channels`) or empty.
+    `missing_capabilities` (Capability, reason), `source_words` (SourceWords or None), `list_notice` (sentence or
+    empty), `test` (TestView or None), `steps` (SetupStep), `next_url` of the steps, `can_test`, `can_change`,
+    `is_removable`; `dialog`: `pause`, `remove` (with `removal_error` and `notified_channels`) or empty.
     """
     stored_row = _find_cluster(cluster)
     removal_error = ""
@@ -170,12 +175,15 @@ def _render_cluster(request: HttpRequest, stored_row: Cluster, removal_error: st
         "remove" if removal_error or "remove" in request.GET else "pause" if "pause" in request.GET else ""
     )
     steps = setup_steps.read_steps(request)
+    identity = identity_rows.read_identity(stored_row.pk, now)
+    missing_capabilities = missing_capabilities_of(stored_row.pk)
     context = {
         "page": "clusters",
         "row": cluster_rows.make_row(stored_row, summary, report, now),
         "tls": tls_words.describe(stored_row),
-        "identity": identity_rows.read_identity(stored_row.pk, now),
-        "missing_capabilities": missing_capabilities_of(stored_row.pk).items(),
+        "identity": identity,
+        "missing_capabilities": missing_capabilities.items(),
+        "source_words": _read_source_words(stored_row, identity, missing_capabilities, now),
         "list_notice": record_reader.reader().list_notice(stored_row.pk),
         "test": test_rows.make_view(report, now),
         "steps": steps,
@@ -188,6 +196,18 @@ def _render_cluster(request: HttpRequest, stored_row: Cluster, removal_error: st
         "notified_channels": service.list_notified_channels(stored_row.pk) if dialog == "remove" else [],
     }
     return render(request, "dashboards/cluster.html", context)
+
+
+def _read_source_words(
+    row: Cluster, identity: IdentityRow | None, missing_capabilities: Mapping[Capability, str], now: float
+) -> SourceWords | None:
+    """Return what the cluster tells Refloat; None before its first round, and if it tells everything."""
+    source = find_source(row.source)
+    views = record_reader.reader().table(row.pk, now).instances.values()
+    if source is None or not views or not missing_capabilities:
+        return None
+    versions = (view.facts.version for view in views)
+    return describe_source(source, versions, identity.roles if identity else (), missing_capabilities)
 
 
 def _find_cluster(cluster: str) -> Cluster:

@@ -21,4 +21,4 @@ def read_validity(tls: TLSFiles | None) -> IdentityValidity | None:
         return None
     # Of a chain, and of an identity file, the first is Refloat's own.
     first = certificates[0]
-    return IdentityValidity(first.common_name, first.valid_from, first.valid_until)
+    return IdentityValidity(first.common_name, first.valid_from, first.valid_until, first.organizations)

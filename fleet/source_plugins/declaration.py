@@ -63,6 +63,8 @@ class ClusterSource:
     #: Steps of its connection test in their order, and the capabilities that each one tests.
     test_steps: Mapping[StepName, frozenset[Capability]]
     form: SourceForm = field(default_factory=SourceForm)
+    #: What Refloat's support of the product was tested with, as a sentence; empty if with the product itself.
+    tested_with: str = ""
     #: Why its clusters never have a capability: a sentence. Without one Refloat says that the product lacks an API.
     absence_reasons: Mapping[Capability, str] = field(default_factory=dict)
     #: Fields of the networking config that Refloat does not change in its clusters: names of

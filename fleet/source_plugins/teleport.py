@@ -57,6 +57,9 @@ SOURCE = ClusterSource(
         has_diag_addresses=True,
         address_reach=AddressReach.LISTS,
     ),
+    tested_with=(
+        "Not tested with a real Teleport cluster; built against the API module of Teleport 18.0.0 (January 2025)."
+    ),
     absence_reasons={
         Capability.TUNNELS_BY_AGENT: "Teleport has no API that names the agents with a tunnel to a proxy.",
         Capability.POLICIES: "Teleport has no API for the environment variables of its processes.",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -125,6 +126,13 @@ async def test_faults_of_a_teleport_cluster(
         await page.goto(f"{console.url}/c/teleport/", wait_until="load")
         main, headline = page.locator("main"), page.locator("#headline")
         await expect(main).to_contain_text(f"{_AGENTS} agents")
+        await page.goto(f"{console.url}/clusters/teleport/", wait_until="load")
+        await expect(main).to_contain_text(
+            re.compile(r"Teleport 18\.\S+\. Role refloat allows: list of instances, ")
+        )
+        await expect(main).to_contain_text("Not available: tunnels by agent")
+        await expect(main).to_contain_text("Not tested with a real Teleport cluster")
+        await page.goto(f"{console.url}/c/teleport/", wait_until="load")
 
         auth_id = standin.ready["auths"][0]["id"]
         standin.change(f"auths/{auth_id}", backend="failed")

@@ -23,6 +23,8 @@ class CertificateFacts:
     common_name: str
     #: Organizational unit; empty without one.
     role: str
+    #: Organizations: of a certificate that Teleport issued to a user, the user's roles.
+    organizations: tuple[str, ...]
     #: Alternative names.
     names: tuple[str, ...]
     issuer: str
@@ -74,12 +76,18 @@ def _facts_of(certificate: x509.Certificate) -> CertificateFacts:
     return CertificateFacts(
         common_name=_attribute_of(certificate.subject, NameOID.COMMON_NAME),
         role=_attribute_of(certificate.subject, NameOID.ORGANIZATIONAL_UNIT_NAME),
+        organizations=_organizations_of(certificate.subject),
         names=_alternative_names_of(certificate),
         issuer=_attribute_of(certificate.issuer, NameOID.COMMON_NAME),
         valid_from=certificate.not_valid_before_utc.timestamp(),
         valid_until=certificate.not_valid_after_utc.timestamp(),
         is_for_servers=_is_for_servers(certificate),
     )
+
+
+def _organizations_of(name: x509.Name) -> tuple[str, ...]:
+    attributes = name.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
+    return tuple(_clean(str(attribute.value)) for attribute in attributes[:_MOST_NAMES])
 
 
 def _attribute_of(name: x509.Name, oid: x509.ObjectIdentifier) -> str:

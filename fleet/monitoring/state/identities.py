@@ -27,6 +27,8 @@ class IdentityValidity:
     common_name: str
     valid_from: float
     expires_at: float
+    #: Names of the roles in the certificate, as Teleport issues it.
+    roles: tuple[str, ...] = ()
 
     @property
     def expiring_from(self) -> float:
@@ -71,4 +73,7 @@ class IdentityStore:
         """Return the stored identity; None without one. Raises StateUnavailableError."""
         with map_redis_errors():
             blob = cast("bytes | None", self._redis.get(Keys(self._prefix, cluster).identity))
-        return None if blob is None else IdentityValidity(**json.loads(blob))
+        if blob is None:
+            return None
+        document = json.loads(blob)
+        return IdentityValidity(**{**document, "roles": tuple(document.get("roles", ()))})

@@ -56,7 +56,7 @@ def test_page_and_api_show_the_identity(
     client.force_login(person("admin"))
     assert "Identity of Refloat" not in client.get("/clusters/default/").content.decode()
     assert client.get("/api/v1/clusters/default").json()["identity"] is None
-    _write(live_settings, IdentityValidity("refloat", 0.0, 10 * _HOUR))
+    _write(live_settings, IdentityValidity("refloat", 0.0, 10 * _HOUR, ("fleet-reader",)))
     page = client.get("/clusters/default/").content.decode()
     assert 'class="mark mark-warning">Expired' in page
     assert "1970-01-01 10:00 UTC" in page
@@ -64,4 +64,5 @@ def test_page_and_api_show_the_identity(
         "common_name": "refloat",
         "expires_at": "1970-01-01T10:00:00Z",
         "is_expiring": True,
+        "roles": ["fleet-reader"],
     }

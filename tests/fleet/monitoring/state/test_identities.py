@@ -12,7 +12,10 @@ _HOUR, _DAY = 3600.0, 86400.0
 
 def test_identity_is_read_until_the_cluster_has_none(redis: Redis, prefix: str) -> None:
     """Of one cluster only."""
-    store, validity = IdentityStore(redis, prefix), IdentityValidity("refloat", 1.5, 100.5)
+    store, validity = (
+        IdentityStore(redis, prefix),
+        IdentityValidity("refloat", 1.5, 100.5, ("refloat", "reader")),
+    )
     assert store.read("a") is None
     store.write("a", validity)
     assert (store.read("a"), store.read("b")) == (validity, None)
