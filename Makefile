@@ -27,7 +27,7 @@ RUN := $(VENV)/bin/python
 DEV := $(VENV)/bin/python
 endif
 
-.PHONY: help setup demo test test-slow check fix bench proto clean browser peers clients stubs-fresh
+.PHONY: help setup demo test test-slow check fix bench mutate proto clean browser peers clients stubs-fresh
 
 help:  ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -66,6 +66,9 @@ fix: $(DEV)  ## Fix lint problems and format the code
 
 bench: $(DEV) $(if $(filter tunnel gateway probe watch,$(NAME)),peers)  ## Run a benchmark (NAME=detect, classify, …; without NAME: list them)
 	@$(PY) -m tests.bench $(NAME) $(ARGS)
+
+mutate: $(DEV)  ## Break the core one line at a time, and tell which breaks no test notices (ARGS="--seed 1 alerting")
+	@$(PY) -m tests.mutation $(ARGS)
 
 proto: $(DEV)  ## Generate the stubs in fleet/wire from proto/
 	@$(PY) -m grpc_tools.protoc -I proto --python_out=. --pyi_out=. --grpc_python_out=. $(PROTOS)

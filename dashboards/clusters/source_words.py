@@ -22,9 +22,9 @@ class SourceWords:
     #: Of the identity of Refloat; empty if its certificate names none.
     roles: tuple[str, ...]
     #: `list of agents, list of instances and health of instances`; empty if there is nothing.
-    allowed: str
+    allowed_text: str
     #: Labels of capabilities that the cluster does not have; the page has the reason of each.
-    not_available: str
+    missing_text: str
     #: A sentence; empty if Refloat was tested with the product itself.
     tested_with: str
 
@@ -40,13 +40,17 @@ def describe_source(
     named_versions = known_versions[:_MAX_NAMED_VERSIONS]
     if rest_count := len(known_versions) - len(named_versions):
         named_versions.append(f"{rest_count} more versions")
-    present_labels = [_lower(item.label) for item in Capability if item not in missing_capabilities]
-    missing_labels = [_lower(item.label) for item in Capability if item in missing_capabilities]
+    present_labels = [
+        _lower(capability.label) for capability in Capability if capability not in missing_capabilities
+    ]
+    missing_labels = [
+        _lower(capability.label) for capability in Capability if capability in missing_capabilities
+    ]
     return SourceWords(
         product=" ".join(filter(None, (source.label, join_names(named_versions)))),
         roles=roles,
-        allowed=join_names(present_labels),
-        not_available=join_names(missing_labels),
+        allowed_text=join_names(present_labels),
+        missing_text=join_names(missing_labels),
         tested_with=source.tested_with,
     )
 
