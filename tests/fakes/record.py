@@ -13,6 +13,7 @@ from fleet.monitoring.classify import places_of
 from fleet.monitoring.columns import HAD_TUNNEL, HEARTBEAT, RETIRED, TUNNEL
 from fleet.monitoring.evidence import PRESENCE, FeedFreshness
 from fleet.monitoring.state.codec import FeedState, blank_rows
+from fleet.monitoring.state.record import ClusterRecord
 from fleet.monitoring.state.writer import Conclusion, RecordSeed, Writer
 from fleet.vocabulary.instances import InstanceResource, Poll, PollAttempt, ServingStatus
 from fleet.vocabulary.verdicts import State
@@ -113,9 +114,13 @@ def conclude(
     proxies: int = 2,
     as_of: float = AS_OF,
     cause: int = 0,
+    loaded: ClusterRecord | None = None,
 ) -> bool:
-    """Commit one more round in which the agents have `states`; return False when another writer was first."""
-    before = writer.load(cluster)
+    """Commit one more round in which the agents have `states`; return False when another writer was first.
+
+    loaded: the record that the round was concluded from; None: the newest one.
+    """
+    before = writer.load(cluster) if loaded is None else loaded
     verdicts, memory = before.verdicts.copy(), before.memory.copy()
     fresh = verdicts["since"] == 0
     changed_agents = np.flatnonzero(fresh | (verdicts["state"] != np.array(states, np.uint8))).astype(

@@ -427,6 +427,19 @@ async def test_bearer_token_opens_a_socket(record: Writer, viewer: User) -> None
         assert (await browser.until(_kind("close")))["code"] == 4401
 
 
+async def test_token_needs_the_scope_of_the_socket(record: Writer, viewer: User) -> None:
+    """Its user may see the fleet; the token is for something else."""
+
+    def make() -> str:
+        scopes = [Permission.VIEW_METRICS]
+        return create_token(viewer, "metrics", scopes, lifetime=None, now=timezone.now())[1]
+
+    secret = await sync_to_async(make)()
+    headers = [(b"host", b"localhost"), (b"authorization", f"Bearer {secret}".encode())]
+    async with _open(headers=headers) as browser:
+        assert await browser.step() == {"type": "close", "code": 4403}
+
+
 @pytest.mark.parametrize(
     "headers",
     [

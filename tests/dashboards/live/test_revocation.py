@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 from django.db import InterfaceError, OperationalError
 
+from dashboards.live import consumers
 from dashboards.live.revocation import TRY_AGAIN_LATER, RecheckSettings, wait_for_close_code
 
 QUICK = RecheckSettings(interval=0.01, retry_interval=0.01, timeout=60.0)
@@ -95,3 +96,9 @@ async def test_error_of_ours_ends_the_watch() -> None:
 
     with pytest.raises(ZeroDivisionError):
         await _watch(answers, QUICK)
+
+
+def test_open_socket_ends_within_10_s_of_its_session() -> None:
+    """docs/reference/live.md promises it, and that one failed look does not delay it further."""
+    assert consumers.RECHECK_INTERVAL + consumers.RECHECK_RETRY_INTERVAL < 10.0
+    assert consumers.RECHECK_TIMEOUT < 10.0
