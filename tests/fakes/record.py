@@ -114,13 +114,13 @@ def conclude(
     proxies: int = 2,
     as_of: float = AS_OF,
     cause: int = 0,
-    loaded: ClusterRecord | None = None,
+    base_record: ClusterRecord | None = None,
 ) -> bool:
     """Commit one more round in which the agents have `states`; return False when another writer was first.
 
-    loaded: the record that the round was concluded from; None: the newest one.
+    base_record: the record that the round was concluded from; None: the newest one.
     """
-    before = writer.load(cluster) if loaded is None else loaded
+    before = writer.load(cluster) if base_record is None else base_record
     verdicts, memory = before.verdicts.copy(), before.memory.copy()
     fresh = verdicts["since"] == 0
     changed_agents = np.flatnonzero(fresh | (verdicts["state"] != np.array(states, np.uint8))).astype(

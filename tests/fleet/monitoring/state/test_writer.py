@@ -106,12 +106,12 @@ def test_concurrent_commit_has_one_winner(writer: Writer) -> None:
 def test_commit_of_a_round_that_was_concluded_meanwhile_writes_nothing(writer: Writer) -> None:
     """Two workers concluded from the same record: the slower one must not overwrite newer states."""
     fill(writer, [State.HEALTHY] * 3)
-    loaded = writer.load("default")
+    base_record = writer.load("default")
     assert conclude(writer, [State.HEALTHY, State.STRANDED, State.HEALTHY], as_of=AS_OF + 1)
     newest = writer.load("default")
     # The memory is the same: only the number of the round tells.
-    assert newest.memory_version == loaded.memory_version
-    assert not conclude(writer, [State.OFFLINE] * 3, as_of=AS_OF + 2, loaded=loaded)
+    assert newest.memory_version == base_record.memory_version
+    assert not conclude(writer, [State.OFFLINE] * 3, as_of=AS_OF + 2, base_record=base_record)
     stored = writer.load("default")
     assert (stored.header, stored.verdicts.tolist()) == (newest.header, newest.verdicts.tolist())
 
@@ -119,11 +119,11 @@ def test_commit_of_a_round_that_was_concluded_meanwhile_writes_nothing(writer: W
 def test_commit_after_the_memory_changed_meanwhile_writes_nothing(writer: Writer) -> None:
     """The round was concluded without an agent's retirement, and would undo it."""
     epoch = fill(writer, [State.HEALTHY] * 3)
-    loaded = writer.load("default")
+    base_record = writer.load("default")
     writer.set_retired("default", epoch, [1], is_retired=True)
-    assert not conclude(writer, [State.STRANDED] * 3, as_of=AS_OF + 1, loaded=loaded)
+    assert not conclude(writer, [State.STRANDED] * 3, as_of=AS_OF + 1, base_record=base_record)
     stored = writer.load("default")
-    assert (stored.header, stored.verdicts.tolist()) == (loaded.header, loaded.verdicts.tolist())
+    assert (stored.header, stored.verdicts.tolist()) == (base_record.header, base_record.verdicts.tolist())
     assert (stored.memory["flags"] & RETIRED).tolist() == [0, RETIRED, 0]
 
 
