@@ -54,11 +54,11 @@ def _forecast_proxy(table: FleetTable, view: InstanceView, query_term: str) -> F
     query = quote(f"only-proxy:{query_term}") if count else ""
     if view.state in SICK_STATES:
         subject = format_agent_count(count) if count else "No agent"
-        has, their = ("has", "its") if count <= 1 else ("have", "their")
-        verb = has if is_responding(view) else "had"
+        verb, pronoun = ("has", "its") if count <= 1 else ("have", "their")
+        verb = verb if is_responding(view) else "had"
         return FailureForecast(
             count,
-            f"{subject} {verb} {their} only tunnel with {name}.",
+            f"{subject} {verb} {pronoun} only tunnel with {name}.",
             tuple(_describe_moved_agents(table, view)),
             query,
         )
@@ -78,9 +78,9 @@ def _describe_moved_agents(table: FleetTable, view: InstanceView) -> list[str]:
     moved_count = len(find_proxy_agents(table, view).moved_agents)
     if not moved_count:
         return []
-    has = "has" if moved_count == 1 else "have"
+    verb = "has" if moved_count == 1 else "have"
     moved_text = f"{format_agent_count(moved_count)} that had a tunnel with {view.facts.name}"
-    return [f"{moved_text} {has} already connected elsewhere."]
+    return [f"{moved_text} {verb} already connected elsewhere."]
 
 
 def _forecast_auth(table: FleetTable, view: InstanceView, query_term: str) -> FailureForecast:
@@ -118,12 +118,10 @@ def _describe_moves(name: str, impact: AuthFailureImpact) -> list[str]:
             "None of them reports a reconnect mode, so Refloat cannot predict whether they move."
         )
     elif impact.unreported_count:
-        does = "does" if impact.unreported_count == 1 else "do"
-        they = "it moves" if impact.unreported_count == 1 else "they move"
-        sentences.append(
-            f"{_count_of(impact.unreported_count, impact)} {does} not report a reconnect mode, "
-            f"so Refloat cannot predict whether {they}."
-        )
+        is_single = impact.unreported_count == 1
+        subject = f"{_count_of(impact.unreported_count, impact)} {'does' if is_single else 'do'}"
+        moves = "it moves" if is_single else "they move"
+        sentences.append(f"{subject} not report a reconnect mode, so Refloat cannot predict whether {moves}.")
     return sentences
 
 

@@ -23,7 +23,7 @@ def query_term_of(table: FleetTable, view: InstanceView) -> str:
     """Return what filters of agents call an instance: its name, or its id if another instance has the name."""
     facts = view.facts
     is_ambiguous = any(
-        other.facts.name == facts.name and other.facts.index != facts.index
-        for other in table.instances.values()
+        other_view.facts.name == facts.name and other_view.facts.index != facts.index
+        for other_view in table.instances.values()
     )
     return facts.id if is_ambiguous else facts.name

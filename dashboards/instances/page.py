@@ -30,7 +30,7 @@ _LATE_SHARE = 0.9
 
 
 @dataclass(frozen=True, slots=True)
-class Heartbeat:
+class InstanceHeartbeat:
     """The heartbeat of an instance against its TTL."""
 
     at: datetime | None
@@ -80,14 +80,14 @@ def count_agents_by_state(table: FleetTable, view: InstanceView) -> Counts:
     return presenters.order_counts({state: int(counts[state]) for state in State})
 
 
-def heartbeat_of(view: InstanceView, now: float) -> Heartbeat | None:
+def heartbeat_of(view: InstanceView, now: float) -> InstanceHeartbeat | None:
     """Return the heartbeat; None if Refloat has not seen one."""
     facts = view.facts
     if facts.expires_at is None or not facts.ttl:
         return None
     written_at = facts.expires_at - facts.ttl
     share = (now - written_at) / facts.ttl
-    return Heartbeat(
+    return InstanceHeartbeat(
         to_moment_or_none(written_at),
         age_ms_of(written_at, now),
         to_moment_or_none(facts.expires_at),

@@ -31,7 +31,7 @@ _GROUP_KINDS = {InstanceKind.PROXY: GroupKind.PROXY, InstanceKind.AUTH: GroupKin
 
 
 @dataclass(frozen=True, slots=True)
-class IncidentItem:
+class CausedIncident:
     """An incident that names the instance as its cause."""
 
     number: int
@@ -45,7 +45,7 @@ class IncidentItem:
 
 
 @dataclass(frozen=True, slots=True)
-class ChangeItem:
+class InstanceChangeSummary:
     """A change to the instance."""
 
     number: int
@@ -93,14 +93,14 @@ def read_state_since(cluster: str, instance_id: str, state: str, until: float) -
     """Return since when the instance has been in this state, in seconds since the epoch; None: not recorded."""
     rows = InstanceChange.objects.filter(cluster=cluster, instance=instance_id, at__lte=until)
     newest_other = rows.exclude(new=state).first()
-    same = rows.filter(new=state)
+    same_rows = rows.filter(new=state)
     if newest_other is not None:
-        same = same.filter(at__gte=newest_other.at)
-    first = same.order_by("at", "pk").first()
+        same_rows = same_rows.filter(at__gte=newest_other.at)
+    first = same_rows.order_by("at", "pk").first()
     return None if first is None else first.at
 
 
-def read_incidents(cluster: str, kind: InstanceKind, instance_id: str, now: float) -> list[IncidentItem]:
+def read_incidents(cluster: str, kind: InstanceKind, instance_id: str, now: float) -> list[CausedIncident]:
     """Return the incidents that the instance caused: open ones first, then the newest ones."""
     rows = Incident.objects.filter(cluster=cluster, cause_kind=kind.value, cause_id=instance_id).exclude(
         state=IncidentState.PENDING.value
@@ -110,9 +110,9 @@ def read_incidents(cluster: str, kind: InstanceKind, instance_id: str, now: floa
     return [_incident_item_of(row, now) for row in [*open_rows, *resolved_rows]]
 
 
-def _incident_item_of(row: Incident, now: float) -> IncidentItem:
+def _incident_item_of(row: Incident, now: float) -> CausedIncident:
     incident = incident_of(row)
-    return IncidentItem(
+    return CausedIncident(
         number=row.pk,
         severity=incident.severity,
         summary=headline_of(incident),
@@ -124,7 +124,7 @@ def _incident_item_of(row: Incident, now: float) -> IncidentItem:
     )
 
 
-def read_changes(cluster: str, instance_id: str, now: float) -> list[ChangeItem]:
+def read_changes(cluster: str, instance_id: str, now: float) -> list[InstanceChangeSummary]:
     """Return the newest changes to the instance: of its service and its policies, and campaigns away from it."""
     is_of_instance = (
         Q(kind__in=[ChangeKind.SERVICE.value, ChangeKind.DEGRADE.value], after__instance=instance_id)
@@ -134,7 +134,7 @@ def read_changes(cluster: str, instance_id: str, now: float) -> list[ChangeItem]
     )
     rows = Change.objects.filter(is_of_instance, cluster=cluster).distinct()[:MAX_CHANGES]
     return [
-        ChangeItem(
+        InstanceChangeSummary(
             row.pk,
             row.title,
             row.state,

@@ -11,13 +11,13 @@ from django.views.decorators.http import require_safe
 from dashboards.fleet.history import read_instance_state_changes
 from dashboards.instances import page, records
 from dashboards.instances.day_chart import lane_rows_of
+from dashboards.instances.facts import find_forecast_reason, find_state_start
 from dashboards.instances.failure_text import forecast_failure
 from dashboards.instances.lookup import find_by_id, find_by_name, query_term_of
 from dashboards.shared import presenters
 from dashboards.shared.capabilities.missing import missing_capabilities_of
-from dashboards.shared.instance_links import instance_path_of
 from dashboards.shared.instance_states import find_stranding_instances
-from dashboards.shared.pages import needs_record, url_prefix_of
+from dashboards.shared.pages import instance_path_of, needs_record, url_prefix_of
 from dashboards.shared.permissions import requires
 from dashboards.shared.rewind import Moment, moment_of, shows_moment
 from fleet.changes.operations import drains
@@ -28,7 +28,7 @@ from fleet.monitoring.last_tunnels import is_responding
 from fleet.monitoring.state.tables import summary_of
 from fleet.monitoring.views import FleetTable, InstanceView
 from fleet.vocabulary.capabilities import Capability
-from fleet.vocabulary.instances import SICK_STATES, InstanceKind, InstanceState
+from fleet.vocabulary.instances import InstanceState
 
 
 @requires(Permission.VIEW_FLEET)
@@ -38,11 +38,11 @@ from fleet.vocabulary.instances import SICK_STATES, InstanceKind, InstanceState
 def instance(request: HttpRequest, instance_id: str, cluster: str = DEFAULT_CLUSTER) -> HttpResponseBase:
     """Show one instance by its id, now or at `?at=`; by its name, redirect to the page of its id.
 
-    Template `dashboards/instance.html`: presenters.live_page_context_of, `card` (InstanceCard), `since` and
-    `since_age_ms` of its state, `links` (page.InstanceLinks), `counts` of its agents, `forecast` (FailureForecast or
-    None) and `forecast_reason` (why there is none, or empty), `heartbeat` (page.Heartbeat or None), `polls`, `checks`,
-    `heartbeat_auth` and `heartbeat_proxies` as (id, name), `day` (DayChart), `lane_rows`, `state_history`, `policies`
-    and `policy_row` (or None) and `policies_reason`, `incidents`, `changes`, `can_act`, `can_move`,
+    Template `dashboards/instance.html`: presenters.live_page_context_of, `card` (InstanceCard), `view`, `since` and
+    `since_age_ms` of its state, `links` (page.InstanceLinks), `agent_counts`, `forecast` (FailureForecast or None) and
+    `forecast_reason` (why there is none, or empty), `heartbeat` (page.InstanceHeartbeat or None), `polls`, `checks`,
+    `heartbeat_auth` (InstanceFacts or None), `heartbeat_proxies`, `day` (DayChart), `day_problems`, `state_history`,
+    `policies`, `policy_row` and `policies_reason`, `incidents`, `changes`, `can_act`, `can_move`, `is_responding`,
     `has_tunnel_counts`. Template `dashboards/instance_missing.html`, with 404: `sentence`.
     """
     moment = moment_of(request, cluster)
@@ -65,17 +65,17 @@ def _context_of(
 ) -> dict[str, Any]:
     now, past_at, facts = moment.now, moment.past_at, view.facts
     missing_reasons = missing_capabilities_of(cluster)
-    views_by_id = {other.facts.id: other for other in table.instances.values()}
-    names = {other_id: other.facts.name for other_id, other in views_by_id.items()}
+    views_by_id = {other_view.facts.id: other_view for other_view in table.instances.values()}
+    names = {other_id: other_view.facts.name for other_id, other_view in views_by_id.items()}
     query_term = query_term_of(table, view)
     day = records.read_day(cluster, facts.id, facts.kind, now)
-    forecast_reason = _forecast_reason_of(table, view, missing_reasons)
+    forecast_reason = find_forecast_reason(table, view, missing_reasons)
     policies = (
         None
         if past_at is not None or Capability.POLICIES in missing_reasons
         else page.policy_cells_of(cluster, facts.id)
     )
-    since = _since_of(cluster, view, now)
+    since = find_state_start(cluster, view, now)
     can_act = past_at is None and has_permission(request.user, Permission.ACT_ON_FLEET, cluster)
     heartbeat_auth = views_by_id.get(facts.heartbeat_auth)
     return {
@@ -102,9 +102,11 @@ def _context_of(
         "checks": page.check_rows_of(view, now),
         "heartbeat_auth": None if heartbeat_auth is None else heartbeat_auth.facts,
         "heartbeat_proxies": [
-            other.facts
-            for other in sorted(table.instances.values(), key=lambda other: other.facts.index)
-            if facts.id and other.facts.heartbeat_auth == facts.id and other.facts.name in view.proxies
+            other_view.facts
+            for other_view in sorted(table.instances.values(), key=lambda other_view: other_view.facts.index)
+            if facts.id
+            and other_view.facts.heartbeat_auth == facts.id
+            and other_view.facts.name in view.proxies
         ],
         "day": day,
         "day_problems": lane_rows_of(day),
@@ -119,20 +121,6 @@ def _context_of(
         "can_move": can_act and Capability.RECONNECT_ADVICE not in missing_reasons,
         "has_tunnel_counts": Capability.TUNNELS_BY_AGENT not in missing_reasons,
     }
-
-
-def _since_of(cluster: str, view: InstanceView, now: float) -> float | None:
-    """Return since when the instance has been in its state: as observed, or as the history has it."""
-    if view.state in SICK_STATES and view.facts.sick_since:
-        return view.facts.sick_since
-    return records.read_state_since(cluster, view.facts.id, view.state.slug, now)
-
-
-def _forecast_reason_of(table: FleetTable, view: InstanceView, missing_reasons: dict[Capability, str]) -> str:
-    """Return why there is no forecast of a failure, as a sentence; empty if there may be one."""
-    if view.facts.kind is InstanceKind.PROXY:
-        return "" if table.fleet.has_tunnels else missing_reasons.get(Capability.TUNNELS_BY_AGENT, "")
-    return missing_reasons.get(Capability.AGENT_TO_AUTH, "")
 
 
 def _respond_missing(request: HttpRequest, cluster: str, id_or_name: str, moment: Moment) -> HttpResponse:

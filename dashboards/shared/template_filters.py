@@ -10,7 +10,7 @@ from django.db import DatabaseError
 from django.template.context import Context
 from django.utils.html import format_html
 
-from dashboards.shared.instance_links import instance_path_of
+from dashboards.shared.pages import instance_path_of
 from fleet import first_run
 from fleet.protocol.durations import format_readable
 from fleet.vocabulary import error_texts

@@ -50,7 +50,7 @@ def mask_only_tunnels(table: FleetTable, proxies: Collection[int]) -> Mask:
     its last known tunnels count. Retired agents do not count.
     """
     mask: Mask = np.zeros(len(table.ids), dtype=np.bool_)
-    responding = [
+    responding_indices = [
         index
         for index, view in table.instances.items()
         if view.facts.kind is InstanceKind.PROXY and is_responding(view)
@@ -58,7 +58,7 @@ def mask_only_tunnels(table: FleetTable, proxies: Collection[int]) -> Mask:
     # An agent may have two tunnels with the same proxy.
     tunnels = np.unique(table.tunnel_agents.astype(np.uint64) << np.uint64(16) | table.tunnel_proxies)
     tunnel_agents, tunnel_proxies = (tunnels >> np.uint64(16)).astype(np.intp), tunnels & np.uint64(0xFFFF)
-    is_live = np.isin(tunnel_proxies, responding)
+    is_live = np.isin(tunnel_proxies, responding_indices)
     live_counts = np.bincount(tunnel_agents[is_live], minlength=len(table.ids))
     rows = np.isin(tunnel_proxies, list(proxies))
     is_only = live_counts[tunnel_agents[rows]] == is_live[rows]
@@ -87,9 +87,9 @@ def predict_auth_failure(table: FleetTable, auth: InstanceView) -> AuthFailureIm
 def has_other_ok_instance(table: FleetTable, view: InstanceView) -> bool:
     """Return whether another instance of the same kind is OK and does not drain."""
     return any(
-        other.facts.kind is view.facts.kind
-        and other.facts.index != view.facts.index
-        and other.state is InstanceState.OK
-        and other.drain_request is None
-        for other in table.instances.values()
+        other_view.facts.kind is view.facts.kind
+        and other_view.facts.index != view.facts.index
+        and other_view.state is InstanceState.OK
+        and other_view.drain_request is None
+        for other_view in table.instances.values()
     )

@@ -74,9 +74,9 @@ def test_counts_are_those_of_the_instance() -> None:
         (GroupKind.PROXY, State.HEALTHY, 8, 50),
         (GroupKind.AUTH, State.HEALTHY, 7, 60),
     ]
-    packed = pack_groups(np.array(groups, GROUP_COUNT), np.arange(100))
+    packed_groups = pack_groups(np.array(groups, GROUP_COUNT), np.arange(100))
     empty = pack_groups(np.array([], GROUP_COUNT), np.arange(100))
-    columns = group_columns_of([(UNTIL - 120, 60, packed), (UNTIL - 60, 60, empty)])
+    columns = group_columns_of([(UNTIL - 120, 60, packed_groups), (UNTIL - 60, 60, empty)])
     counts = count_agents(columns, GroupKind.PROXY, 7)
     assert (counts.totals, counts.affected) == ((13, 0), (3, 0))
     chart = draw_day([_Change(UNTIL - 300, "ok")], counts, UNTIL, load_noun="agents")

@@ -32,8 +32,8 @@ def test_page_of_a_proxy(operator: Client) -> None:
     assert "Reconnect agents…" in page
     assert 'href="/silences/new/?matchers=cause%3Dproxy%2Fproxy-1-id"' in page
     assert "Last heartbeat" in page
-    found = operator.get("/agents/?q=only-proxy%3Aproxy-1")
-    assert [row.name for row in found.context["rows"]] == ["agent-1", "agent-3"]
+    response = operator.get("/agents/?q=only-proxy%3Aproxy-1")
+    assert [row.name for row in response.context["rows"]] == ["agent-1", "agent-3"]
 
 
 def test_page_of_an_auth(operator: Client) -> None:

@@ -43,7 +43,7 @@ def _only_tunnels_of(fleet: CampaignFleet, proxy: int) -> set[str]:
     st.sets(st.integers(0, _PROXIES - 1), min_size=1),
 )
 def test_only_tunnels_equal_one_agent_at_a_time(
-    tunnels: list[set[int]], silent: set[int], sick: set[int], retired: set[int], targets: set[int]
+    tunnels: list[set[int]], silent: set[int], sick: set[int], retired_numbers: set[int], targets: set[int]
 ) -> None:
     """For any fleet and any set of proxies: an agent is in if the failure of one of them takes its last tunnel."""
     fleet = CampaignFleet(
@@ -51,7 +51,7 @@ def test_only_tunnels_equal_one_agent_at_a_time(
         _PROXIES,
         silent_proxies=silent,
         sick_proxies=sick,
-        retired_agents={f"agent-{number}" for number in retired},
+        retired_agents={f"agent-{number}" for number in retired_numbers},
     )
     table = fleet.table(1.0)
     expected = set().union(*(_only_tunnels_of(fleet, proxy) for proxy in targets))
@@ -78,10 +78,10 @@ def test_two_tunnels_with_one_proxy_are_one() -> None:
     st.sets(st.integers(0, 1)),
 )
 def test_auth_failure_equals_one_agent_at_a_time(
-    agents: list[tuple[State, int, ReconnectMode, bool]], drained: set[int]
+    agents: list[tuple[State, int, ReconnectMode, bool]], drained_auths: set[int]
 ) -> None:
     """Connected agents of the auth, by the mode that each reports."""
-    fleet = CampaignFleet.of(len(agents), auths=2, drained_auths=drained)
+    fleet = CampaignFleet.of(len(agents), auths=2, drained_auths=drained_auths)
     fleet.auth_of = {f"agent-{number}": auth for number, (_, auth, _, _) in enumerate(agents)}
     table = _with_modes(fleet.table(1.0), agents)
     auth = next(view for view in table.instances.values() if view.facts.name == "auth-0")
@@ -94,7 +94,7 @@ def test_auth_failure_equals_one_agent_at_a_time(
     assert (impact.agent_count, impact.automatic_count) == (len(own), len(automatic))
     assert impact.unreported_count == len(unreported)
     assert impact.waiting_count == len(own) - len(automatic) - len(unreported)
-    assert impact.has_other_auth is (1 not in drained) is has_other_ok_instance(table, auth)
+    assert impact.has_other_auth is (1 not in drained_auths) is has_other_ok_instance(table, auth)
 
 
 def _with_modes(table: FleetTable, agents: list[tuple[State, int, ReconnectMode, bool]]) -> FleetTable:
