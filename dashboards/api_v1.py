@@ -54,6 +54,7 @@ from dashboards.fleet.timeline.buckets import split_range
 from dashboards.fleet.timeline.comparison_rows import compare_moments
 from dashboards.fleet.timeline.count_history import count_periods
 from dashboards.fleet.timeline.time_range import parse_range
+from dashboards.instances import api as instances
 from dashboards.shared import headlines, record_reader, refusals
 from dashboards.shared.api import change_responses
 from dashboards.shared.api.access import ApiAccess
@@ -135,6 +136,7 @@ api.add_router("", agent_sets.router)
 api.add_router("", drain.router)
 api.add_router("", degrade.router)
 api.add_router("", service.router)
+api.add_router("", instances.router)
 api.add_router("", clusters.router)
 api.add_router("", connection_test_api.router)
 

@@ -33,6 +33,7 @@ from dashboards.clusters import views as clusters
 from dashboards.fleet.views import agent_sets, agents, comparison, history, replay, retire
 from dashboards.fleet.views import map as fleet_map
 from dashboards.fleet.views import now as fleet_now
+from dashboards.instances import views as instances
 from dashboards.system import health as system
 from dashboards.system import metrics
 
@@ -56,6 +57,7 @@ def _page_routes(suffix: str) -> list[URLPattern | URLResolver]:
         path("history/compare/", comparison.compare, name=f"compare{suffix}"),
         path("history/compare.csv", comparison.compare_csv, name=f"compare-csv{suffix}"),
         path("agents/", agents.agents, name=f"agents{suffix}"),
+        path("instances/<str:instance_id>/", instances.instance, name=f"instance{suffix}"),
         path("instances/<str:instance_id>/service/", service.service, name=f"service{suffix}"),
         path("agent-ids.json", agents.agent_ids, name=f"agent-ids{suffix}"),
         path("agents.csv", agents.agents_csv, name=f"agents-csv{suffix}"),

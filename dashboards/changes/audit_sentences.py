@@ -141,6 +141,5 @@ def _path_of(first: str, change_id: int | None, document: Any) -> str:
     if isinstance(document, Mapping) and first in ("agent", "instance"):
         object_id = document.get(first)
         if isinstance(object_id, str):
-            page = "service/" if first == "instance" else ""
-            return f"/{first}s/{quote(object_id, safe='')}/{page}"
+            return f"/{first}s/{quote(object_id, safe='')}/"
     return "" if change_id is None else f"/changes/{change_id}/"

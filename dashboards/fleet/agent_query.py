@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fleet.monitoring.columns import NO_INSTANCE
+from fleet.monitoring.failure_impact import mask_only_tunnels
 from fleet.monitoring.views import FleetTable
 from fleet.vocabulary.natural_order import natural_sort_key, version_sort_key
 from fleet.vocabulary.verdicts import BACKEND_CAUSE, STATES_BY_URGENCY, State
@@ -32,7 +33,7 @@ MAX_SEARCH_TERMS = 20
 MAX_ATTRIBUTE_FILTERS = 20
 #: Maximum digits of a number in a cursor. No key or index has more, and numpy cannot compare larger numbers.
 _MAX_DIGITS = 18
-_FILTER_KEYS = ("state", "proxy", "auth", "cause", "version", "id")
+_FILTER_KEYS = ("state", "proxy", "only-proxy", "auth", "cause", "version", "id")
 #: The auth backend of the cluster as a cause.
 BACKEND_NAME = "backend"
 #: Instead of a proxy or an auth: none is known.
@@ -56,6 +57,9 @@ class AgentQuery:
     #: Names or ids of instances.
     proxies: tuple[str, ...] = ()
     not_proxies: tuple[str, ...] = ()
+    #: Proxies with the only tunnel of an agent: it has none with another proxy that responds.
+    only_proxies: tuple[str, ...] = ()
+    not_only_proxies: tuple[str, ...] = ()
     auths: tuple[str, ...] = ()
     not_auths: tuple[str, ...] = ()
     #: Patterns of the version; an empty one is for agents that report none.
@@ -127,6 +131,8 @@ def parse(text: str) -> AgentQuery:
         not_states=tuple(_parse_state(slug) for slug in filters.get("-state", [])),
         proxies=tuple(filters.get("proxy", [])),
         not_proxies=tuple(filters.get("-proxy", [])),
+        only_proxies=tuple(filters.get("only-proxy", [])),
+        not_only_proxies=tuple(filters.get("-only-proxy", [])),
         auths=tuple(filters.get("auth", [])),
         not_auths=tuple(filters.get("-auth", [])),
         versions=tuple(versions),
@@ -166,6 +172,10 @@ def select(table: FleetTable, query: AgentQuery) -> npt.NDArray[np.intp]:
         mask &= _mask_by_proxies(table, query.proxies)
     if query.not_proxies:
         mask &= ~_mask_by_proxies(table, query.not_proxies)
+    if query.only_proxies:
+        mask &= mask_only_tunnels(table, _find_instance_indices(table, query.only_proxies))
+    if query.not_only_proxies:
+        mask &= ~mask_only_tunnels(table, _find_instance_indices(table, query.not_only_proxies))
     if query.auths:
         mask &= _mask_by_auths(table, query.auths)
     if query.not_auths:

@@ -49,6 +49,8 @@ class InstanceStateChangeRow:
     details: tuple[str, ...]
     #: Name of the instance in a history of several; otherwise empty.
     name: str = ""
+    #: Id of that instance; empty for the backend and the cluster.
+    instance_id: str = ""
 
 
 def read_backtest_history(cluster: str, now: float, days: float, *, with_instances: bool) -> BacktestHistory:
@@ -152,6 +154,7 @@ def read_instance_state_changes(
             _state_label_of(row.new),
             details,
             name_by_instance[row.instance] if len(name_by_instance) > 1 else "",
+            "" if "/" in row.instance else row.instance,
         )
         for row, earlier in _pair_with_earlier(rows)
         if (details := tuple(_describe_details(row, earlier))) or row.old != row.new

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from urllib.parse import quote
 
 from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponseBase
@@ -16,6 +17,16 @@ from fleet.monitoring.state import StateError
 def url_prefix_of(cluster: str) -> str:
     """Return the URL prefix of the pages of a cluster; empty for the default cluster."""
     return "" if cluster == DEFAULT_CLUSTER else f"/c/{cluster}"
+
+
+def instance_path_of(id_or_name: str) -> str:
+    """Return the path of the page of an auth or proxy below the prefix of its cluster; empty if no path can have it.
+
+    The page of a name redirects to that of the id.
+    """
+    if not id_or_name.strip(".") or "/" in id_or_name:
+        return ""
+    return f"/instances/{quote(id_or_name, safe='')}/"
 
 
 def sentence_of(error: Exception) -> str:

@@ -7,7 +7,10 @@ import re
 
 from django import template
 from django.db import DatabaseError
+from django.template.context import Context
+from django.utils.html import format_html
 
+from dashboards.shared.pages import instance_path_of
 from fleet import first_run
 from fleet.protocol.durations import format_readable
 from fleet.vocabulary import error_texts
@@ -84,3 +87,21 @@ def needs_administrator() -> bool:
         return first_run.needs_administrator()
     except DatabaseError:
         return False
+
+
+@register.simple_tag(takes_context=True)
+def instance_link(context: Context, name: str, instance_id: str = "") -> str:
+    """Return the name of an auth or proxy as a link to its page, at the moment of this page; empty without a name.
+
+    Every page that names an instance uses it. Without an id the link has the name, and the page redirects.
+    """
+    path = instance_path_of(instance_id or name or "")
+    if not path:
+        return format_html("<bdi>{}</bdi>", name) if name else ""
+    return format_html(
+        '<a class="instance-name" href="{}{}{}"><bdi>{}</bdi></a>',
+        context.get("url_prefix", ""),
+        path,
+        context.get("at_query", ""),
+        name,
+    )

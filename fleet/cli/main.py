@@ -36,6 +36,10 @@ _SECTIONS = {
         "agents": ("fleet.cli.console:agents", "List agents with their state and the reason for it."),
         "agent": ("fleet.cli.console:agent", "Show one agent: state, reason, cause, recovery, connections."),
         "instances": ("fleet.cli.console:instances", "List auths and proxies with their states."),
+        "instance": (
+            "fleet.cli.instance:instance",
+            "Show one auth or proxy: state, agents, forecast of a failure, history, incidents.",
+        ),
         "cluster": (
             "fleet.cli.clusters.cluster:cluster",
             "Manage clusters, and test the connection to a cluster.",

@@ -186,7 +186,7 @@ def test_agent_report_is_shown(viewer: Client, record: Writer) -> None:
     page = viewer.get("/agents/agent-3-id/").content.decode()
     assert "Services: web" in page
     table = page.partition("report-title")[2]
-    assert '<th scope="row">proxy-1</th>' in table
+    assert '<a class="instance-name" href="/instances/proxy-1/"><bdi>proxy-1</bdi></a>' in table
     # As of the report: an age would say that a proxy has expired that the agent knows to be renewed since.
     assert re.search(r"Expiry as of the report.*<td class=\"when\">[0-9:]{8} UTC</td>", table, re.DOTALL)
 

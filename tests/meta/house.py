@@ -102,6 +102,14 @@ RULES = (
         excluded_pattern=r"^fleet/monitoring/state/keys\.py",
     ),
     Rule(
+        "bare-instance",
+        "the name of an auth or proxy links to its page everywhere: {% instance_link name id %}",
+        r"<(th|td|li|b|span class=\"card-name\")(?: [^>]*)?>\{\{ *"
+        r"(card|cause|tunnel|proxy|instance|row\.instance|step\.row|facts|bar)\.(name|proxy) *\}\}",
+        (".html",),
+        path_pattern=r"^templates/",
+    ),
+    Rule(
         "open-folder",
         "make folders by fleet.processes.folders: what is in them is not for others on the machine",
         r"\.mkdir\(|\bmakedirs\(",

@@ -17,6 +17,7 @@ _OFFENCES = {
     "uncontained": ("fleet/nodes/x.py", "class X:\n    def on_data(self, data):\n        pass\n"),
     "time-of-a-timer": ("fleet/x.py", "left = timer.when() - loop.time()\n"),
     "redis-keys": ("fleet/x.py", "key = f'{prefix}:{cluster}:x'\n"),
+    "bare-instance": ("templates/x.html", '<th scope="row">{{ proxy.name }}</th>\n'),
     "open-folder": ("fleet/x.py", "home.mkdir(parents=True)\n"),
     "one-for-all": ("fleet/tasks.py", "    for cluster in Cluster.objects.all():\n        poll(cluster)\n"),
     "whole-row": ("fleet/changes/x.py", "row.state = state\nrow.save()\n"),

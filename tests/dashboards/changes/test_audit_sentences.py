@@ -66,7 +66,7 @@ def test_every_step_of_a_change_has_a_verb(kind: ChangeKind) -> None:
     ("action", "document", "change_id", "path"),
     [
         ("agent.retire", {"agent": "id/1"}, 7, "/agents/id%2F1/"),
-        ("instance.drain", {"instance": "p-1"}, 7, "/instances/p-1/service/"),
+        ("instance.drain", {"instance": "p-1"}, 7, "/instances/p-1/"),
         ("policy.plan", {"auth": {}}, 7, "/changes/7/"),
         ("token.create", None, None, ""),
     ],

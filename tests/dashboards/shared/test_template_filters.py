@@ -10,6 +10,7 @@ from django.db import DatabaseError
 from django.template import Context, Template, engines
 
 from dashboards.shared import template_filters
+from dashboards.shared.pages import instance_path_of
 from fleet import first_run
 
 
@@ -108,3 +109,33 @@ def test_lines_do_not_break_between_number_and_unit() -> None:
     assert text == (
         "Aborts if more than 10\xa0% of 5 agents fail in 33\xa0s or 2\xa0min 5\xa0ms, 4\xa0h, 3 steps."
     )
+
+
+@pytest.mark.parametrize(
+    ("id_or_name", "expected"),
+    [
+        ("proxy-1", "/instances/proxy-1/"),
+        ("a b?#", "/instances/a%20b%3F%23/"),
+        # No path leads to these names.
+        ("a/b", ""),
+        ("..", ""),
+        ("", ""),
+    ],
+)
+def test_path_of_an_instance(id_or_name: str, expected: str) -> None:
+    """A name is one part of the path, whatever characters it has."""
+    assert instance_path_of(id_or_name) == expected
+
+
+def test_instance_link_escapes_names_and_stays_in_the_moment() -> None:
+    """The link is of the cluster and the moment of the page; a name that no path can have is text."""
+    template = Template("{% instance_link name id %}")
+    context = Context(
+        {"name": "<b>", "id": "id-1", "url_prefix": "/c/eu", "at_query": "?at=2026-01-01T00:00:00.000Z"}
+    )
+    assert template.render(context) == (
+        '<a class="instance-name" href="/c/eu/instances/id-1/?at=2026-01-01T00:00:00.000Z">'
+        "<bdi>&lt;b&gt;</bdi></a>"
+    )
+    assert template.render(Context({"name": "a/b", "id": ""})) == "<bdi>a/b</bdi>"
+    assert template.render(Context({"name": "", "id": ""})) == ""

@@ -3,7 +3,7 @@
 import { STATES, label } from "./fleet-state.js";
 import { describeProblem } from "./map-problems.js";
 import { count, describeBlock, describeCounts, describeLoad } from "./map-words.js";
-import { addMoment } from "./moment.js";
+import { addMoment, instanceUrl } from "./moment.js";
 import { adoptTimes, fetchPart } from "./page.js";
 
 /** Time that the pointer or cursor must rest before the details are requested; minimum time between two requests. */
@@ -30,6 +30,15 @@ function stateLine(className, symbolName, text) {
   line.querySelector("use").setAttribute("href", `#shape-${symbolName}`);
   line.lastElementChild.textContent = text;
   return line;
+}
+
+/** Return the name of an instance as a heading that links to its page. */
+function linkedHeading({ name, instance }) {
+  const heading = element("h2", "");
+  const link = element("a", "instance-name", name);
+  link.href = instanceUrl(instance.id);
+  heading.append(link);
+  return heading;
 }
 
 /** Return a change in progress: a link to its page, and how far it is. */
@@ -100,7 +109,7 @@ export class Card {
   showBlock(block) {
     const parts = [describeBlock(block, this.ranks), describeCounts(block.counts, this.ranks), describeLoad(block.instance), block.instance?.sentence ?? ""];
     if (!this.begin(`block ${block.key}`, parts.join("\n"))) return;
-    const lines = [element("h2", "", block.name)];
+    const lines = [block.instance === null ? element("h2", "", block.name) : linkedHeading(block)];
     if (block.instance !== null) lines.push(stateLine(`card-state ${block.instance.class}`, block.instance.symbol, block.instance.label));
     for (const text of parts.slice(1)) if (text !== "") lines.push(element("p", "", text));
     this.body.replaceChildren(...lines);

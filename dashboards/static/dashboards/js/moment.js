@@ -10,3 +10,8 @@ export function addMoment(url) {
   const at = pastMoment();
   return at === null ? url : `${url}${url.includes("?") ? "&" : "?"}at=${encodeURIComponent(at)}`;
 }
+
+/** Return the URL of the page of an auth or proxy, in the cluster and at the moment of the page. */
+export function instanceUrl(id) {
+  return addMoment(`${document.body.dataset.prefix}/instances/${encodeURIComponent(id)}/`);
+}

@@ -164,7 +164,7 @@ def test_page_shows_the_state_history_of_an_instance(
         )
     assert timelines == [["not responding"], ["OK"]]
     assert "agents without a common cause: expired → <b>OK</b>" in page
-    assert "auth-1: expired → <b>unhealthy</b>" in page
+    assert "<bdi>auth-1</bdi></a>: expired → <b>unhealthy</b>" in page
     # Without changes after its end.
     Incident.objects.update(state="resolved", resolved_at=incident.opened_at)
     assert "→" not in client.get(f"/incidents/{incident.pk}/").content.decode().partition("<main")[2]

@@ -119,7 +119,7 @@ def test_new_version_is_the_runbook_and_is_named(admin: Client, proxy_incident: 
     path = f"/alerts/runbooks/version/?incident={proxy_incident.pk}"
     assert f'href="{path}"' in _page(admin, f"/incidents/{proxy_incident.pk}/")
     page = _page(admin, path)
-    assert "<li>proxy-1: 17.1 → <b>17.2</b></li>" in page
+    assert "proxy-1</bdi></a>: 17.1 → <b>17.2</b></li>" in page
     assert _buttons(page)["Reconnect agents of proxy-1"] == "/reconnect/?proxy=proxy-1"
 
 

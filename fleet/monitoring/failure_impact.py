@@ -1,0 +1,95 @@
+"""What agents lose if one auth or proxy fails now. Pure. docs/reference/instance.md, "If the instance fails".
+
+Each function is one pass over the columns of a table, whatever the number of agents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from fleet.monitoring.columns import HEALTH_CHECK
+from fleet.monitoring.evidence import ReconnectMode
+from fleet.monitoring.last_tunnels import is_responding
+from fleet.monitoring.views import FleetTable, InstanceView
+from fleet.vocabulary.instances import InstanceKind, InstanceState
+from fleet.vocabulary.verdicts import State
+
+Mask = npt.NDArray[np.bool_]
+
+#: States of agents that are connected to their auth: their resource has not expired, and they have a tunnel.
+CONNECTED_STATES = (State.HEALTHY, State.DEGRADED, State.AT_RISK, State.EXCESS, State.WORKING)
+
+
+@dataclass(frozen=True, slots=True)
+class AuthFailureImpact:
+    """What happens to the agents of an auth that becomes unhealthy and keeps its connections."""
+
+    #: Connected agents.
+    agent_count: int
+    #: Those that move to another auth automatically: mode `reconnect` with a health check.
+    automatic_count: int
+    #: Those that stay until the auth closes their connections: another mode, or no health check.
+    waiting_count: int
+    #: Another auth is OK, so that an agent can move.
+    has_other_auth: bool
+
+    @property
+    def unreported_count(self) -> int:
+        """The number of agents that have not reported a reconnect mode."""
+        return self.agent_count - self.automatic_count - self.waiting_count
+
+
+def mask_only_tunnels(table: FleetTable, proxies: Collection[int]) -> Mask:
+    """Return the mask of agents that lose their only tunnel if one of these proxies fails, by instance index.
+
+    They have a tunnel with that proxy, and none with another proxy that responds. Of a proxy that does not respond,
+    its last known tunnels count. Retired agents do not count.
+    """
+    mask: Mask = np.zeros(len(table.ids), dtype=np.bool_)
+    responding_indices = [
+        index
+        for index, view in table.instances.items()
+        if view.facts.kind is InstanceKind.PROXY and is_responding(view)
+    ]
+    # An agent may have two tunnels with the same proxy.
+    tunnels = np.unique(table.tunnel_agents.astype(np.uint64) << np.uint64(16) | table.tunnel_proxies)
+    tunnel_agents, tunnel_proxies = (tunnels >> np.uint64(16)).astype(np.intp), tunnels & np.uint64(0xFFFF)
+    is_live = np.isin(tunnel_proxies, responding_indices)
+    live_counts = np.bincount(tunnel_agents[is_live], minlength=len(table.ids))
+    rows = np.isin(tunnel_proxies, list(proxies))
+    is_only = live_counts[tunnel_agents[rows]] == is_live[rows]
+    mask[tunnel_agents[rows][is_only]] = True
+    mask &= table.verdicts["state"] != State.RETIRED
+    return mask
+
+
+def predict_auth_failure(table: FleetTable, auth: InstanceView) -> AuthFailureImpact:
+    """Return what happens to the connected agents of an auth; the rules are those of `classify.recovery.from_auth`."""
+    is_agent = np.isin(table.verdicts["state"], CONNECTED_STATES) & (
+        table.memory["last_auth"] == auth.facts.index
+    )
+    modes = table.heartbeats["mode"][is_agent]
+    has_health_check = (table.heartbeats["flags"][is_agent] & HEALTH_CHECK) != 0
+    is_automatic = (modes == ReconnectMode.RECONNECT) & has_health_check
+    is_reported = modes != ReconnectMode.UNKNOWN
+    return AuthFailureImpact(
+        agent_count=int(np.count_nonzero(is_agent)),
+        automatic_count=int(np.count_nonzero(is_automatic)),
+        waiting_count=int(np.count_nonzero(is_reported & ~is_automatic)),
+        has_other_auth=has_other_ok_instance(table, auth),
+    )
+
+
+def has_other_ok_instance(table: FleetTable, view: InstanceView) -> bool:
+    """Return whether another instance of the same kind is OK and does not drain."""
+    return any(
+        other_view.facts.kind is view.facts.kind
+        and other_view.facts.index != view.facts.index
+        and other_view.state is InstanceState.OK
+        and other_view.drain_request is None
+        for other_view in table.instances.values()
+    )
