@@ -186,7 +186,7 @@ class ClockItem(Schema):
 
 
 class ClocksItem(Schema):
-    """Clocks."""
+    """Clocks of Redis and of the instances, against those of Refloat."""
 
     error: str
     """Why this part could not be read; empty if it could."""
@@ -248,14 +248,14 @@ class MissingItem(Schema):
     """Whether the product never has it; otherwise the newest round found it missing."""
 
 
-class EvidenceItem(Schema):
+class SourceEvidenceItem(Schema):
     """What the source of the cluster cannot tell."""
 
     error: str
     """Why this part could not be read; empty if it could."""
     source: str
     """Product of the cluster."""
-    missing: list[MissingItem]
+    missing_capabilities: list[MissingItem]
     """Missing capabilities."""
     list_notice: str
     """What to know of its lists, as a sentence; empty if nothing."""
@@ -302,7 +302,7 @@ class DataHealthResponse(Schema):
     targets: TargetsItem
     clocks: ClocksItem
     feeds: FeedsItem
-    evidence: EvidenceItem
+    evidence: SourceEvidenceItem
     services: ServicesItem
 
 
@@ -323,8 +323,8 @@ def get_data_health(request: HttpRequest, cluster: str) -> Any:
 def response_of(health: DataHealth) -> DataHealthResponse:
     """Return data health as a document of the API."""
     rounds, queues, feeds, evidence = health.rounds, health.queues, health.feeds, health.evidence
-    missing = [(*pair, True) for pair in evidence.declared_missing]
-    missing += [(*pair, False) for pair in evidence.found_missing]
+    reasons = [(*pair, True) for pair in evidence.declared_missing]
+    reasons += [(*pair, False) for pair in evidence.found_missing]
     document: dict[str, Any] = {
         "cluster": health.cluster,
         "at": to_moment(health.at),
@@ -401,14 +401,14 @@ def response_of(health: DataHealth) -> DataHealthResponse:
         "evidence": {
             "error": evidence.error,
             "source": evidence.source,
-            "missing": [
+            "missing_capabilities": [
                 {
                     "capability": capability.value,
                     "label": capability.label,
                     "reason": reason,
-                    "is_declared": declared,
+                    "is_declared": is_declared,
                 }
-                for capability, reason, declared in missing
+                for capability, reason, is_declared in reasons
             ],
             "list_notice": evidence.list_notice,
         },

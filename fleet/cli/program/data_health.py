@@ -51,7 +51,7 @@ def _summarize_parts(health: dict[str, Any]) -> list[tuple[str, str]]:
     late_count = sum(entry["is_late"] for entry in rounds["rounds"])
     alive_count = sum(worker["is_alive"] for worker in workers)
     targets, clocks, feeds = health["targets"], health["clocks"], health["feeds"]
-    failed = [
+    failed_checks = [
         finding for finding in health["services"]["findings"] if finding["verdict"] in ("warning", "error")
     ]
     texts = {
@@ -62,8 +62,8 @@ def _summarize_parts(health: dict[str, Any]) -> list[tuple[str, str]]:
         f"{targets['late_count']:,} late",
         "clocks": f"{sum(abs(row['offset_ms']) >= 2000 for row in clocks['rows'])} differ by 2 s or more",
         "feeds": f"{len(feeds['resets'])} started over in the last hour",
-        "evidence": f"{len(health['evidence']['missing'])} capabilities missing",
-        "services": f"{len(failed)} of {len(health['services']['findings'])} checks failed",
+        "evidence": f"{len(health['evidence']['missing_capabilities'])} capabilities missing",
+        "services": f"{len(failed_checks)} of {len(health['services']['findings'])} checks failed",
     }
     return [
         (name, f"cannot be read: {health[name]['error']}" if health[name]["error"] else text)

@@ -126,7 +126,7 @@ def find_worker_problems(part: WorkersPart, queues: QueuesPart, now: float) -> I
         if not has_tasks or any(worker.is_alive for worker in workers):
             continue
         effect = "nothing is polled" if queue == "polls" else "changes, drains and history do not proceed"
-        seen = (
+        last_sign = (
             f"last reported {_ago(min(worker.age for worker in workers))}"
             if workers
             else "has not reported in the last 24 h"
@@ -134,7 +134,7 @@ def find_worker_problems(part: WorkersPart, queues: QueuesPart, now: float) -> I
         yield DataProblem(
             "workers",
             False,
-            f"The worker of the queue {queue} {seen}: it is not running, or it is stuck, so {effect}.",
+            f"The worker of the queue {queue} {last_sign}: it is not running, or it is stuck, so {effect}.",
             start_remedy_of(f"refloat-worker@{queue}"),
             *_RUNBOOK,
         )
@@ -178,11 +178,13 @@ def find_queue_problems(part: QueuesPart, now: float) -> Iterator[DataProblem]:
                 f"Start a worker of the queue {queue.name}, or another one if it is running.",
             )
     if not is_ticking(part, now):
-        seen = "has left no trace" if part.ticked_at is None else f"last ticked {_ago(now - part.ticked_at)}"
+        last_sign = (
+            "has left no trace" if part.ticked_at is None else f"last ticked {_ago(now - part.ticked_at)}"
+        )
         yield DataProblem(
             "queues",
             False,
-            f"The scheduler (beat) {seen}: it starts no polling rounds.",
+            f"The scheduler (beat) {last_sign}: it starts no polling rounds.",
             start_remedy_of("refloat-beat"),
             *_RUNBOOK,
         )
@@ -267,8 +269,8 @@ def find_feed_problems(part: FeedsPart) -> Iterator[DataProblem]:
     if part.error:
         return
     if len(part.resets) > _MAX_FEED_RESETS:
-        dropped = sum(reset.reason is FeedResetReason.CONFLICT for reset in part.resets)
-        suffix = f"; {dropped} answers were dropped" if dropped else ""
+        dropped_count = sum(reset.reason is FeedResetReason.CONFLICT for reset in part.resets)
+        suffix = f"; {dropped_count} answers were dropped" if dropped_count else ""
         yield DataProblem(
             "feeds",
             False,
@@ -340,5 +342,7 @@ def _describe_offset(offset: float) -> str:
 
 
 def _name_some(names: Sequence[str], count: int) -> str:
-    shown = list(names[:3])
-    return join_names([*shown, f"{count - len(shown):,} more"] if count > len(shown) else shown)
+    first_names = list(names[:3])
+    return join_names(
+        [*first_names, f"{count - len(first_names):,} more"] if count > len(first_names) else first_names
+    )

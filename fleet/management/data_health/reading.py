@@ -92,7 +92,7 @@ class Installation:
 def read_data_health(cluster: str, installation: Installation, now: float) -> DataHealth:
     """Return whether the data of a cluster can be trusted at `now`. Raises nothing: parts have errors instead."""
     with contextlib.closing(redis_checks.open_client(installation.redis_url)) as client:
-        session = _Reading(cluster, installation, client, now)
+        session = _HealthReader(cluster, installation, client, now)
         services = _isolate(ServicesPart, session.read_services)
         # Without Redis each further part would wait for the same timeout.
         reads = _Reads(session)
@@ -107,7 +107,7 @@ def read_data_health(cluster: str, installation: Installation, now: float) -> Da
             reads.read(FeedsPart, session.read_feeds),
         )
         evidence = reads.read(EvidencePart, session.read_evidence)
-    found = _sort(
+    problems = _sort(
         (
             *rules.find_round_problems(rounds, cluster, now),
             *rules.find_worker_problems(workers, queues, now),
@@ -119,13 +119,13 @@ def read_data_health(cluster: str, installation: Installation, now: float) -> Da
             *rules.find_service_problems(services),
         )
     )
-    verdict, sentence = rules.conclude(found, rounds, targets, now)
+    verdict, sentence = rules.conclude(problems, rounds, targets, now)
     return DataHealth(
         cluster,
         now,
         verdict,
         sentence,
-        found,
+        problems,
         rounds,
         workers,
         queues,
@@ -137,8 +137,8 @@ def read_data_health(cluster: str, installation: Installation, now: float) -> Da
     )
 
 
-def _sort(found: Iterable[DataProblem]) -> tuple[DataProblem, ...]:
-    return tuple(sorted(found, key=lambda problem: not problem.is_blinding))
+def _sort(problems: Iterable[DataProblem]) -> tuple[DataProblem, ...]:
+    return tuple(sorted(problems, key=lambda problem: not problem.is_blinding))
 
 
 def _isolate(part_type: type[PartT], read: Callable[[], PartT]) -> PartT:
@@ -155,7 +155,7 @@ def _isolate(part_type: type[PartT], read: Callable[[], PartT]) -> PartT:
 class _Reads:
     """Reads parts that need Redis; after Redis did not respond once, the others get the same error."""
 
-    def __init__(self, session: _Reading) -> None:
+    def __init__(self, session: _HealthReader) -> None:
         self._error = session.redis_error
 
     def read(self, part_type: type[PartT], read: Callable[[], PartT]) -> PartT:
@@ -163,7 +163,7 @@ class _Reads:
         return part_type(error=self._error) if self._error else _isolate(part_type, read)
 
 
-class _Reading:
+class _HealthReader:
     """One reading of all parts."""
 
     def __init__(self, cluster: str, installation: Installation, client: Redis, now: float) -> None:
@@ -238,12 +238,12 @@ class _Reading:
             origin for at, origin in sorted(ticks, reverse=True) if now - at <= _SCHEDULER_SECONDS
         )
         # The tasks of the queue actions report too, and all regular ones come from the scheduler.
-        reported = [report.redis_at for report in WorkerReports(self._redis, installation.prefix).read()]
+        report_times = [report.redis_at for report in WorkerReports(self._redis, installation.prefix).read()]
         with map_redis_errors():
             backlog = self._redis.llen(Keys(installation.prefix, self._cluster).outbox)
         return QueuesPart(
             queues=tuple(rows),
-            ticked_at=max([at for at, _ in ticks] + reported, default=None),
+            ticked_at=max([at for at, _ in ticks] + report_times, default=None),
             schedulers=tuple(schedulers),
             history_backlog=int(backlog),
         )
@@ -318,18 +318,18 @@ class _Reading:
                 else "the cluster has no row yet"
             )
         reader = self._installation.reader
-        found = reader.missing_capabilities(self._cluster)
-        missing = list_missing(source, found)
+        findings = reader.missing_capabilities(self._cluster)
+        reasons = list_missing(source, findings)
         return EvidencePart(
             source=source.label,
             declared_missing=tuple(
                 (capability, reason)
-                for capability, reason in missing.items()
+                for capability, reason in reasons.items()
                 if capability not in source.capabilities
             ),
             found_missing=tuple(
                 (capability, reason)
-                for capability, reason in missing.items()
+                for capability, reason in reasons.items()
                 if capability in source.capabilities
             ),
             list_notice=reader.list_notice(self._cluster),

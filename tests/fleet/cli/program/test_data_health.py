@@ -27,7 +27,7 @@ def _health(verdict: str, *problems: dict[str, Any], error: str = "") -> dict[st
         "targets": {"error": error, "count": 4, "failing_count": 1, "late_count": 0},
         "clocks": {"error": error, "rows": [{"offset_ms": -2500}, {"offset_ms": 0}]},
         "feeds": {"error": error, "resets": []},
-        "evidence": {"error": error, "missing": []},
+        "evidence": {"error": error, "missing_capabilities": []},
         "services": {"error": "", "findings": [{"verdict": "error"}, {"verdict": "ok"}]},
     }  # fmt: skip
 
@@ -45,9 +45,9 @@ def _run(console: FakeConsole, health: dict[str, Any], *flags: str) -> Result:
 
 def test_good(console: FakeConsole) -> None:
     """One line for each part; exit code 0."""
-    result = _run(console, _health("good"))
-    assert result.exit_code == 0
-    lines = result.output.splitlines()
+    outcome = _run(console, _health("good"))
+    assert outcome.exit_code == 0
+    lines = outcome.output.splitlines()
     assert lines[0] == "GOOD: The answer."
     assert "rounds    2 in the last hour, 1 late" in lines
     assert "clocks    1 differ by 2 s or more" in lines
@@ -56,15 +56,15 @@ def test_good(console: FakeConsole) -> None:
 
 def test_blind(console: FakeConsole) -> None:
     """What is broken and what to do; a script can act on the exit code."""
-    result = _run(console, _health("blind", _PROBLEM, error="Redis is not responding"))
-    assert result.exit_code == 1
-    assert "✗ rounds: Too old" in result.output
-    assert "  → Start `refloat serve`." in result.output
-    assert "\x1b" not in result.output
-    assert "workers   cannot be read: Redis is not responding" in result.output
+    outcome = _run(console, _health("blind", _PROBLEM, error="Redis is not responding"))
+    assert outcome.exit_code == 1
+    assert "✗ rounds: Too old" in outcome.output
+    assert "  → Start `refloat serve`." in outcome.output
+    assert "\x1b" not in outcome.output
+    assert "workers   cannot be read: Redis is not responding" in outcome.output
 
 
 def test_json(console: FakeConsole) -> None:
-    result = _run(console, _health("degraded"), "--json")
-    assert result.exit_code == 1
-    assert json.loads(result.output)["verdict"] == "degraded"
+    outcome = _run(console, _health("degraded"), "--json")
+    assert outcome.exit_code == 1
+    assert json.loads(outcome.output)["verdict"] == "degraded"

@@ -38,10 +38,10 @@ _QUEUES = QueuesPart(
 _ROUNDS = RoundsPart(as_of=_NOW - 1)
 
 
-def _summaries(found: Iterable[DataProblem]) -> str:
-    found = list(found)
-    assert all(problem.remedy for problem in found), "every problem says what to do"
-    return " ".join(problem.summary for problem in found)
+def _summaries(problems: Iterable[DataProblem]) -> str:
+    problems = list(problems)
+    assert all(problem.remedy for problem in problems), "every problem says what to do"
+    return " ".join(problem.summary for problem in problems)
 
 
 @pytest.mark.parametrize(
@@ -58,28 +58,28 @@ def _summaries(found: Iterable[DataProblem]) -> str:
 )
 def test_newest_round(part: RoundsPart, phrase: str) -> None:
     """Each of these blinds Refloat."""
-    found = list(rules.find_round_problems(part, "default", _NOW))
-    assert all(problem.is_blinding for problem in found)
-    assert phrase in _summaries(found)
-    assert bool(found) == bool(phrase)
+    problems = list(rules.find_round_problems(part, "default", _NOW))
+    assert all(problem.is_blinding for problem in problems)
+    assert phrase in _summaries(problems)
+    assert bool(problems) == bool(phrase)
 
 
 def test_some_late_rounds_are_no_problem() -> None:
     """One in ten."""
     fast = [RoundEntry(number, _NOW - 1, _NOW) for number in range(9)]
     late = [RoundEntry(number, _NOW - 9, _NOW) for number in range(2)]
-    one = replace(_ROUNDS, rounds=(*fast, late[0]))
-    two = replace(_ROUNDS, rounds=(*fast, *late))
-    assert not list(rules.find_round_problems(one, "default", _NOW))
-    assert "2 of the last 11 rounds" in _summaries(rules.find_round_problems(two, "default", _NOW))
+    few_late = replace(_ROUNDS, rounds=(*fast, late[0]))
+    many_late = replace(_ROUNDS, rounds=(*fast, *late))
+    assert not list(rules.find_round_problems(few_late, "default", _NOW))
+    assert "2 of the last 11 rounds" in _summaries(rules.find_round_problems(many_late, "default", _NOW))
 
 
 def test_worker_without_tasks_is_not_called_dead() -> None:
-    """While the scheduler is stopped, only a queue with tasks proves that its worker is dead."""
+    """While the scheduler is idle_queues, only a queue with tasks proves that its worker is dead."""
     silent = WorkersPart(workers=(replace(_WORKER, age=300.0, is_alive=False),))
-    stopped = replace(_QUEUES, ticked_at=_NOW - 300)
-    full = replace(stopped, queues=(QueueRow("polls", 3), QueueRow("actions", 0)))
-    assert not list(rules.find_worker_problems(silent, stopped, _NOW))
+    idle_queues = replace(_QUEUES, ticked_at=_NOW - 300)
+    full = replace(idle_queues, queues=(QueueRow("polls", 3), QueueRow("actions", 0)))
+    assert not list(rules.find_worker_problems(silent, idle_queues, _NOW))
     text = _summaries(rules.find_worker_problems(silent, full, _NOW))
     assert "The worker of the queue polls last reported 5 min ago" in text
     assert "actions" not in text
@@ -122,14 +122,14 @@ def _target(number: int, *, is_late: bool = False) -> TargetRow:
 
 def test_instances() -> None:
     """Some that fail degrade the data; all of them blind Refloat."""
-    some = TargetsPart(count=9, rows=tuple(map(_target, range(5))), failing_count=5)
-    (problem,) = rules.find_target_problems(some)
+    failing_part = TargetsPart(count=9, rows=tuple(map(_target, range(5))), failing_count=5)
+    (problem,) = rules.find_target_problems(failing_part)
     assert (
         "5 of 9 instances did not respond to the last poll: proxy-0, proxy-1, proxy-2 and 2 more"
         in problem.summary
     )
     assert not problem.is_blinding
-    (problem,) = rules.find_target_problems(replace(some, count=5))
+    (problem,) = rules.find_target_problems(replace(failing_part, count=5))
     assert problem.is_blinding
     late = TargetsPart(count=9, rows=(_target(1, is_late=True),), late_count=1)
     assert "1 instance of 9 were not polled" in _summaries(rules.find_target_problems(late))
@@ -183,8 +183,8 @@ def test_verdict() -> None:
     targets = TargetsPart(count=2)
     worse = DataProblem("rounds", True, "Too old.", "Start it.")
     assert rules.conclude((), _ROUNDS, targets, _NOW)[0] is DataVerdict.GOOD
-    degraded = replace(worse, is_blinding=False)
-    assert rules.conclude((degraded,), _ROUNDS, targets, _NOW)[0] is DataVerdict.DEGRADED
-    verdict, sentence = rules.conclude((worse, degraded), _ROUNDS, targets, _NOW)
+    lesser = replace(worse, is_blinding=False)
+    assert rules.conclude((lesser,), _ROUNDS, targets, _NOW)[0] is DataVerdict.DEGRADED
+    verdict, sentence = rules.conclude((worse, lesser), _ROUNDS, targets, _NOW)
     assert verdict is DataVerdict.BLIND
     assert sentence.endswith("Too old.")
