@@ -65,6 +65,7 @@ from dashboards.shared.pages import sentence_of
 from dashboards.shared.permissions import public
 from dashboards.shared.refusals import DATABASE_UNAVAILABLE
 from dashboards.shared.rewind import Moment, MomentError, open_moment
+from dashboards.system.data_health import api as data_health
 from fleet import __version__
 from fleet.alerts.configuration.document import ConfigurationError
 from fleet.alerts.setup.problems import SetupChangedError, SetupError
@@ -139,6 +140,7 @@ api.add_router("", service.router)
 api.add_router("", instances.router)
 api.add_router("", clusters.router)
 api.add_router("", connection_test_api.router)
+api.add_router("", data_health.router)
 
 per_cluster = PerCluster(api)
 _VIEW = ApiAccess(Permission.VIEW_FLEET)

@@ -36,6 +36,7 @@ from dashboards.fleet.views import now as fleet_now
 from dashboards.instances import views as instances
 from dashboards.system import health as system
 from dashboards.system import metrics
+from dashboards.system.data_health import views as data_health
 
 handler403 = "dashboards.system.errors.forbidden"
 handler404 = "dashboards.system.errors.not_found"
@@ -53,6 +54,7 @@ def _page_routes(suffix: str) -> list[URLPattern | URLResolver]:
         path("map/matches.json", fleet_map.matches, name=f"map-matches{suffix}"),
         path("map/moment.json", replay.moment, name=f"map-moment{suffix}"),
         path("map/markers.json", replay.markers, name=f"map-markers{suffix}"),
+        path("data-health/", data_health.data_health, name=f"data-health{suffix}"),
         path("history/", history.history, name=f"history{suffix}"),
         path("history/compare/", comparison.compare, name=f"compare{suffix}"),
         path("history/compare.csv", comparison.compare_csv, name=f"compare-csv{suffix}"),

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from celery import shared_task
+from celery import current_task, shared_task
 from channels.layers import get_channel_layer
 from django.conf import settings
 from django.db.models import QuerySet
@@ -48,6 +48,7 @@ from fleet.monitoring.pollers.loaded_source import find_loaded_source
 from fleet.monitoring.pollers.plan import find_admin_addresses, plan_shards
 from fleet.monitoring.pollers.policies import read_node_reports
 from fleet.monitoring.pollers.poll_order import PollOrder
+from fleet.monitoring.pollers.poll_reports import PollReports
 from fleet.monitoring.pollers.record_sightings import RecordHandle
 from fleet.monitoring.pollers.worker import PollingSettings, Worker
 from fleet.monitoring.publish import publish
@@ -56,7 +57,7 @@ from fleet.monitoring.state.connect import connect, map_redis_errors
 from fleet.monitoring.state.identities import IdentityStore
 from fleet.monitoring.state.policy_report_store import PolicyReportStore
 from fleet.monitoring.state.reader import Reader
-from fleet.monitoring.state.rounds import Rounds
+from fleet.monitoring.state.rounds import Rounds, RoundStart
 from fleet.monitoring.state.writer import Writer
 from fleet.processes import garbage
 from fleet.protocol.destination.health import SETTINGS_BY_NAME
@@ -84,6 +85,7 @@ class WorkerResources:
     address_cache: AddressCache
     background_tests: BackgroundTests
     poll_order: PollOrder
+    poll_reports: PollReports
     #: When each chore of `tend` last ran, by its name; monotonic seconds.
     last_run_times: dict[str, float] = field(default_factory=dict)
 
@@ -117,6 +119,7 @@ def get_worker_resources() -> WorkerResources:
         AddressCache(),
         BackgroundTests(ConnectionTestStore(redis, settings.REFLOAT_PREFIX)),
         PollOrder(settings.REFLOAT_ROUND_DEADLINE),
+        PollReports(redis, settings.REFLOAT_PREFIX),
     )
 
 
@@ -130,6 +133,7 @@ def start_round() -> None:
     interval = resources.timing.round_interval
     shards: list[tuple[Cluster, _ShardTask, RecordHandle]] = []
     clusters: list[Cluster] = []
+    resources.poll_reports.note_alive("polls")
     with isolate_errors("this poll of the fleet failed"):
         clusters += filter(_has_source, Cluster.objects.filter(is_paused=False))
         resources.worker.keep_only({cluster.id for cluster in clusters})
@@ -332,6 +336,7 @@ _EARLY_SECONDS = 0.5
 def tend() -> None:
     """Run the chores that are due. Every worker does so; running a chore twice does no harm."""
     last_run_times = get_worker_resources().last_run_times
+    get_worker_resources().poll_reports.note_alive("actions")
     for name, chore, interval_seconds in _CHORES:
         now = time.monotonic()
         if name not in last_run_times or now - last_run_times[name] >= interval_seconds - _EARLY_SECONDS:
@@ -395,7 +400,7 @@ class _ShardTask(NamedTuple):
 def _start_round(cluster: Cluster, round_number: int, now: float) -> list[tuple[_ShardTask, RecordHandle]]:
     """Begin a round and return its shards with their record; empty when another worker began the round."""
     resources = get_worker_resources()
-    if not resources.rounds.claim(cluster.id, round_number):
+    if not resources.rounds.claim(cluster.id, round_number, _describe_start(now)):
         return []
     epoch = resources.writer.epoch(cluster.id)
     if epoch is None:
@@ -409,7 +414,7 @@ def _start_round(cluster: Cluster, round_number: int, now: float) -> list[tuple[
     )
     if unfinished_round_number is not None:
         # One of its shards died with its worker or is late: the results of the others must not wait.
-        _conclude_round(cluster.id, unfinished_round_number)
+        _conclude_round(cluster.id, unfinished_round_number, is_complete=False)
     bootstrap_addresses = _first_addresses_of(cluster)
     return [
         (
@@ -434,7 +439,7 @@ def _poll_shard(cluster: Cluster, shard_task: _ShardTask, handle: RecordHandle |
         if not resources.rounds.claim_shard(cluster.id, round_number, shard_task.shard_number):
             return
         handle = handle or resources.worker.open_record(cluster.id, resources.writer.epoch(cluster.id))
-        resources.worker.poll_shard(
+        shard_result = resources.worker.poll_shard(
             handle,
             round_number,
             shard_task.instances,
@@ -443,16 +448,32 @@ def _poll_shard(cluster: Cluster, shard_task: _ShardTask, handle: RecordHandle |
             cluster.source,
             cluster.diag_addresses,
         )
-        resources.poll_order.note(cluster.id, began_at, time.monotonic())
+        ended_at = time.monotonic()
+        resources.poll_order.note(cluster.id, began_at, ended_at)
+        resources.poll_reports.note_alive("polls")
+        resources.poll_reports.note_shard(
+            cluster.id, round_number, shard_task.shard_number, shard_result, ended_at - began_at
+        )
         if resources.rounds.finish_shard(cluster.id, round_number, shard_task.shard_number):
-            _conclude_round(cluster.id, round_number)
+            _conclude_round(cluster.id, round_number, is_complete=True)
     except StateError as error:
         logger.warning(
             "cluster %s, round %d, shard %d: %s", cluster.id, round_number, shard_task.shard_number, error
         )
 
 
-def _conclude_round(cluster: str, round_number: int) -> None:
+def _describe_start(now: float) -> RoundStart:
+    """Return how this task starts a round at `now`, with the process that enqueued the task."""
+    # Celery's proxy is false outside a task.
+    request = current_task.request if bool(current_task) else None
+    expires = getattr(request, "expires", None)
+    interval = get_worker_resources().timing.round_interval
+    # The scheduler lets a round expire one interval after it enqueued it.
+    enqueued_at = datetime.fromisoformat(expires).timestamp() - interval if isinstance(expires, str) else 0.0
+    return RoundStart(now, getattr(request, "origin", None) or "", enqueued_at)
+
+
+def _conclude_round(cluster: str, round_number: int, *, is_complete: bool) -> None:
     """Conclude a round, publish its events to browsers, and write its history, in this order."""
     resources = get_worker_resources()
     try:
@@ -469,5 +490,8 @@ def _conclude_round(cluster: str, round_number: int) -> None:
     if conclusion is not None:
         with map_redis_errors():
             resources.worker.run(publish(get_channel_layer(), cluster, conclusion.events))
+        resources.poll_reports.note_round(
+            cluster, round_number, conclusion.header.as_of, is_complete=is_complete
+        )
     if resources.writer.has_outbox_entries(cluster):
         settle_history.apply_async((cluster,), expires=resources.timing.stale_after)

@@ -8,7 +8,8 @@ import re
 from django import template
 from django.db import DatabaseError
 from django.template.context import Context
-from django.utils.html import format_html
+from django.utils.html import escape, format_html
+from django.utils.safestring import SafeString, mark_safe
 
 from dashboards.shared.pages import instance_path_of
 from fleet import first_run
@@ -19,8 +20,11 @@ register = template.Library()
 
 #: Ages below it have tenths of a second.
 _TENTHS_UNTIL = 9.95
+#: Differences of clocks below it are those of the request.
+_SAME_CLOCK_SECONDS = 0.01
 #: Limits in seconds, each with the seconds and the name of the unit below it.
 _AGE_UNITS = ((119.5, 1, "s"), (7170, 60, "min"), (169_200, 3600, "h"), (math.inf, 86_400, "d"))
+_CODE_SPAN = re.compile(r"`([^`]+)`")
 _SPACE_BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:%|(?:ms|s|min|h|d)\b))")
 #: A time less than this in the future is a time of just now: the clocks of two processes differ.
 _CLOCKS_DIFFER_MS = 2000
@@ -30,6 +34,23 @@ _CLOCKS_DIFFER_MS = 2000
 def duration(seconds: float | None) -> str:
     """Return seconds with units, to a tenth of a second: `10 min`, `1.5 s`; empty for None."""
     return "" if seconds is None else format_readable(round(seconds, 1))
+
+
+@register.filter
+def precise_duration(seconds: float | None) -> str:
+    """Return seconds with units, below a minute to the millisecond: `85 ms`, `1.25 s`; empty for None."""
+    return "" if seconds is None else format_readable(round(seconds, 3))
+
+
+@register.filter
+def clock_offset(seconds: float | None) -> str:
+    """Return how far a clock is off: `85 ms ahead`, `3 s behind`, `agrees` below 10 ms; empty for None."""
+    if seconds is None:
+        return ""
+    if abs(seconds) < _SAME_CLOCK_SECONDS:
+        return "agrees"
+    digits = 2 if abs(seconds) < 1 else 1
+    return f"{format_readable(round(abs(seconds), digits))} {'ahead' if seconds > 0 else 'behind'}"
 
 
 @register.filter
@@ -48,6 +69,12 @@ def age(age_ms: float | None) -> str:
 def unbroken(text: str) -> str:
     """Return a text whose lines do not break between a number and its unit."""
     return _SPACE_BEFORE_UNIT.sub("\N{NO-BREAK SPACE}", text)
+
+
+@register.filter
+def code_spans(text: str) -> SafeString:
+    """Return a sentence whose parts between backticks are code."""
+    return mark_safe(_CODE_SPAN.sub(r"<code>\1</code>", escape(text)))  # noqa: S308 - the text is escaped
 
 
 @register.filter

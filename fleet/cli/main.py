@@ -35,6 +35,10 @@ _SECTIONS = {
         ),
         "agents": ("fleet.cli.console:agents", "List agents with their state and the reason for it."),
         "agent": ("fleet.cli.console:agent", "Show one agent: state, reason, cause, recovery, connections."),
+        "data-health": (
+            "fleet.cli.program.data_health:data_health",
+            "Show whether the data can be trusted, and if not, what to do.",
+        ),
         "instances": ("fleet.cli.console:instances", "List auths and proxies with their states."),
         "instance": (
             "fleet.cli.instance:instance",

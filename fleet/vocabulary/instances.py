@@ -147,6 +147,9 @@ class Poll:
     #: Last HTTP status code of `/readyz`, and its time.
     readyz: int | None = None
     readyz_at: float | None = None
+    #: Seconds by which the clock of the instance was ahead of that of the worker then, negative: behind; None: it does
+    #: not report it.
+    clock_offset: float | None = None
     #: Connections that the instance counts by type of resource, sorted: tunnels of a proxy, connected resources of an
     #: auth. Of products that do not name the agents of tunnels.
     connection_counts: tuple[tuple[str, int], ...] = ()

@@ -95,6 +95,14 @@ EXEMPT = {
     "dashboards/system/errors.py": "tests/dashboards/test_pages.py opens it",
     "dashboards/fleet/views/map.py": "tests/dashboards/test_pages.py opens it",
     "dashboards/fleet/views/now.py": "tests/dashboards/test_pages.py opens it",
+    "dashboards/system/data_health/api.py": "tests/dashboards/system/data_health/test_views.py requests it",
+    "dashboards/system/data_health/current.py": "tests/dashboards/system/data_health/test_views.py reads by it",
+    "fleet/management/data_health/facts.py": (
+        "types only; tests/fleet/management/data_health/test_problems.py makes them"
+    ),
+    "fleet/management/data_health/reading.py": (
+        "tests/dashboards/system/data_health/test_views.py reads a real Redis by it"
+    ),
     "fleet/apps.py": "names the app",
     "fleet/monitoring/classify/column_recovery.py": (
         "tests/fleet/monitoring/classify/test_agents_laws.py holds it equal to recovery.py"

@@ -58,8 +58,13 @@ def _repair_instance(cause: ActiveCause) -> HeadlineAction:
     )
 
 
+#: What is broken in Refloat, and what to do.
+OPEN_DATA_HEALTH = HeadlineAction("Open Data health", "/data-health/")
 #: Refloat cannot see the fleet.
-BLIND_ACTIONS = (HeadlineAction("Check the pollers of Refloat", runbook_path_of(RunbookCause.CONSOLE)),)
+BLIND_ACTIONS = (
+    OPEN_DATA_HEALTH,
+    HeadlineAction("Check the pollers of Refloat", runbook_path_of(RunbookCause.CONSOLE)),
+)
 #: The preset *Failover on* of the policies.
 TURN_ON_FAILOVER = HeadlineAction(
     "Turn on failover: agents leave an unhealthy auth",

@@ -14,6 +14,7 @@ import numpy as np
 from fleet.alerts.headlines.actions import (
     ACT,
     CONFIGURE,
+    OPEN_DATA_HEALTH,
     TURN_ON_FAILOVER,
     HeadlineAction,
     bring_back_into_service,
@@ -236,6 +237,10 @@ def _find_closing(_runbook: RunbookCause, _scope: RemedyScope) -> HeadlineAction
     return HeadlineAction("Open networking config", "/networking/", CONFIGURE)
 
 
+def _find_data_health(_runbook: RunbookCause, _scope: RemedyScope) -> HeadlineAction:
+    return OPEN_DATA_HEALTH
+
+
 def _find_test(_runbook: RunbookCause, _scope: RemedyScope) -> HeadlineAction:
     return HeadlineAction("Choose a channel to test", "/alerts/channels/", CONFIGURE)
 
@@ -268,6 +273,7 @@ _FINDERS: Mapping[RemedyAction, Callable[[RunbookCause, RemedyScope], HeadlineAc
     RemedyAction.ROLL_OUT: _find_rollout,
     RemedyAction.UNDO_CHANGE: _find_undo,
     RemedyAction.ENABLE_CLOSING: _find_closing,
+    RemedyAction.OPEN_DATA_HEALTH: _find_data_health,
     RemedyAction.TEST_CHANNELS: _find_test,
     RemedyAction.SILENCE: _find_silence,
 }

@@ -26,6 +26,7 @@ class RemedyAction(Enum):
     ROLL_OUT = auto()
     UNDO_CHANGE = auto()
     ENABLE_CLOSING = auto()
+    OPEN_DATA_HEALTH = auto()
     TEST_CHANNELS = auto()
     SILENCE = auto()
 
@@ -211,6 +212,10 @@ RUNBOOKS: Mapping[RunbookCause, Runbook] = {
             "If the self-probe (Refloat's connection test to itself) fails, check the network of the Refloat host.",
         ),
         (
+            Remedy(
+                "See what is broken: processes, queues, clocks and instances, each with what to do.",
+                RemedyAction.OPEN_DATA_HEALTH,
+            ),
             Remedy(
                 "Restart the failed processes. Until Refloat sees the fleet again, it sends no notifications about "
                 "agents."

@@ -53,6 +53,21 @@ class QueueFacts:
     oldest_expired_seconds: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class QueuedTasks:
+    """The tasks in a Celery queue: their number, and the messages of the oldest and the newest one; empty: none."""
+
+    name: str
+    length: int
+    oldest: bytes
+    newest: bytes
+
+
+def start_remedy_of(service: str) -> str:
+    """Return how to start a process of the console. `service`: of systemd, `refloat-beat`."""
+    return _START_REMEDY.format(service=f"`systemctl start {service}`")
+
+
 def read_clusters() -> dict[str, bool]:
     """Return for each cluster that is not paused whether it has addresses of auths. Raises DatabaseError."""
     return {
@@ -79,15 +94,26 @@ def read_queues(client: Redis, key_prefix: str, names: Sequence[str], now: float
     Raises RedisError and kombu's OperationalError. `key_prefix`: of Celery's keys.
     """
     worker_counts = _count_workers(names)
-    facts = []
+    return [
+        QueueFacts(
+            tasks.name, worker_counts[tasks.name], tasks.length, read_expired_seconds(tasks.oldest, now)
+        )
+        for tasks in read_queued_tasks(client, key_prefix, names)
+    ]
+
+
+def read_queued_tasks(client: Redis, key_prefix: str, names: Sequence[str]) -> list[QueuedTasks]:
+    """Return the tasks of the queues, without asking the workers. Raises RedisError."""
+    tasks = []
     for name in names:
         key = key_prefix + name
-        length = client.llen(key)
-        oldest_message = cast("bytes | None", client.lindex(key, -1))
-        facts.append(
-            QueueFacts(name, worker_counts[name], length, read_expired_seconds(oldest_message or b"", now))
-        )
-    return facts
+        with client.pipeline(transaction=True) as pipe:
+            pipe.llen(key)
+            pipe.lindex(key, -1)
+            pipe.lindex(key, 0)
+            length, oldest, newest = cast("tuple[int, bytes | None, bytes | None]", pipe.execute())
+        tasks.append(QueuedTasks(name, length, oldest or b"", newest or b""))
+    return tasks
 
 
 def read_expired_seconds(message: bytes, now: float) -> float | None:
@@ -136,7 +162,7 @@ def check_queue(queue: QueueFacts, *, is_proven_alive: bool) -> CheckFinding:
     `is_proven_alive`: a recent result proves it. A worker that runs a long task does not respond meanwhile.
     """
     name, tasks = f"worker-{queue.name}", format_count(queue.length, "task")
-    remedy = _START_REMEDY.format(service=f"`systemctl start refloat-worker@{queue.name}`")
+    remedy = start_remedy_of(f"refloat-worker@{queue.name}")
     has_backlog = queue.length >= MAX_QUEUE_LENGTH
     if not queue.worker_count and not is_proven_alive:
         summary = f"No worker of the queue {queue.name} responded within {CHECK_TIMEOUT_SECONDS:.0f} s"
@@ -169,7 +195,7 @@ def check_scheduler(rounds: Sequence[RoundFacts], queues: Sequence[QueueFacts], 
     return error(
         "scheduler",
         "No polling round starts, and the queues are empty: the scheduler (beat) is not running.",
-        _START_REMEDY.format(service="`systemctl start refloat-beat`"),
+        start_remedy_of("refloat-beat"),
     )
 
 
@@ -184,7 +210,7 @@ def check_evaluations(
     evaluated_at_by_cluster: Mapping[str, float | None], now: float
 ) -> Iterator[CheckFinding]:
     """Yield the age of the last evaluation of the alert rules of each cluster."""
-    remedy = _START_REMEDY.format(service="`systemctl start refloat-alerts`")
+    remedy = start_remedy_of("refloat-alerts")
     for cluster, evaluated_at in sorted(evaluated_at_by_cluster.items()):
         subject = f"The alert rules of cluster {cluster}"
         if evaluated_at is None:
@@ -192,7 +218,7 @@ def check_evaluations(
             yield error("alerting", summary, remedy)
             continue
         age_seconds = max(0.0, now - evaluated_at)
-        age = format_readable(age_seconds)
+        age = format_readable(round(age_seconds, 1))
         if age_seconds > MAX_EVALUATION_AGE_SECONDS:
             summary = (
                 f"{subject} were last evaluated {age} ago: the alerting process is not running or is stuck."

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from fleet.monitoring.columns import HEALTH_CHECK, HEARTBEAT, LIST_PARITY, NO_INSTANCE
 from fleet.monitoring.evidence import LISTS, PRESENCE, FeedFreshness
 from fleet.monitoring.pollers.loaded_source import LoadedSource
-from fleet.monitoring.pollers.record_sightings import RecordHandle
+from fleet.monitoring.pollers.record_sightings import RecordHandle, note_feed_reset
 from fleet.monitoring.pollers.shard_poll import PollResult, ShardResult
 from fleet.monitoring.sources.diag_addresses import (
     KnownInstance,
@@ -255,7 +255,7 @@ def _record_agents(handle: RecordHandle, list_result: PollResult, changes: Agent
             removed_agents, _find_unlisted_agents(handle, indices, parity, list_result.at)
         ).astype(np.uint32)
     row_count = len(writer.heartbeats(cluster)) // HEARTBEAT.itemsize if len(removed_agents) else 0
-    writer.write_heartbeats(
+    is_written = writer.write_heartbeats(
         *(cluster, epoch),
         feed_before=before,
         feed_after=after,
@@ -267,6 +267,7 @@ def _record_agents(handle: RecordHandle, list_result: PollResult, changes: Agent
         tracked_counts=tracked_counts,
         attributes=[entry.attributes for entry in listed_agents.values()],
     )
+    note_feed_reset(handle, PRESENCE, state, changes, list_result.at, is_written=is_written)
 
 
 def _find_unlisted_agents(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -12,11 +13,13 @@ from fleet.monitoring.classify import probe_outcome_of, update_watch
 from fleet.monitoring.columns import TUNNEL
 from fleet.monitoring.evidence import FeedFreshness
 from fleet.monitoring.pollers.shard_poll import PollResult, ShardResult
+from fleet.monitoring.sources.changes import LIST_EPOCH, FeedChanges
 from fleet.monitoring.sources.health import HEALTH
 from fleet.monitoring.sources.readyz import READYZ
 from fleet.monitoring.sources.trackers import TRACKERS
 from fleet.monitoring.sources.tunnels import TUNNELS, TunnelChanges
 from fleet.monitoring.state.codec import FeedState, Rows, unpack_feed
+from fleet.monitoring.state.poll_log import FeedReset, FeedResetReason, PollLog
 from fleet.monitoring.state.roster import clean_text
 from fleet.monitoring.state.writer import Writer
 from fleet.protocol.destination import instance_status
@@ -140,7 +143,33 @@ def _record_tunnels(
     writer, cluster = handle.writer, handle.cluster
     blob = b"" if changes.full else writer.tunnels(cluster, proxy, is_listing=state.is_listing)
     rows = apply_tunnel_changes(handle, np.frombuffer(blob, TUNNEL), changes)
-    writer.write_tunnels(cluster, handle.epoch, proxy, feed_before=before, feed_after=after, rows=rows)
+    is_written = writer.write_tunnels(
+        cluster, handle.epoch, proxy, feed_before=before, feed_after=after, rows=rows
+    )
+    note_feed_reset(handle, handle.instances[proxy].id, state, changes, at, is_written=is_written)
+
+
+def note_feed_reset(
+    handle: RecordHandle,
+    feed: str,
+    before: FeedState,
+    changes: FeedChanges[Any],
+    at: float,
+    *,
+    is_written: bool,
+) -> None:
+    """Log that a feed started over, or that its changes were dropped; not of lists without revisions.
+
+    `feed`: `presence` or the id of a proxy. `before`: its place before. Raises StateUnavailableError.
+    """
+    if not is_written:
+        reason = FeedResetReason.CONFLICT
+    elif not changes.full or not before.epoch or changes.epoch in ("", LIST_EPOCH):
+        return
+    else:
+        reason = FeedResetReason.GAP if changes.epoch == before.epoch else FeedResetReason.NEW_EPOCH
+    log = PollLog(handle.writer.redis, handle.writer.prefix)
+    log.add_feed_reset(handle.cluster, FeedReset(at, feed, reason))
 
 
 def apply_tunnel_changes(handle: RecordHandle, rows_before: Rows, changes: TunnelChanges) -> Rows:

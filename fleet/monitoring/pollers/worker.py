@@ -94,7 +94,7 @@ class Worker:
         tls: TLSFiles | None = None,
         source: str = DEFAULT_SOURCE,
         diag_addresses: Mapping[str, str] = MappingProxyType({}),
-    ) -> None:
+    ) -> ShardResult:
         """Poll the instances of a shard, and the lists unless `bootstrap_addresses` is None; record the responses.
 
         `tls`: the files of the cluster. Connections are made anew when `tls` or the content of the files changes.
@@ -112,7 +112,7 @@ class Worker:
         if bootstrap_addresses is None:
             shard_result = self.run(self._poll(handle, targets, None, tls, loaded_source.polling))
             record_poll_results(handle, shard_result, self.polling.health_settings)
-            return
+            return shard_result
         feed = unpack_feed(handle.feeds.get(PRESENCE))
         auths = self._select_list_auths(handle, bootstrap_addresses)
         addresses = {auth.address for auth in auths}
@@ -120,6 +120,7 @@ class Worker:
             shard_result = self.run(self._poll(handle, targets, auths, tls, polling))
             record_poll_results(handle, shard_result, self.polling.health_settings)
             record_lists(handle, shard_result, loaded_source, diag_addresses)
+        return shard_result
 
     def keep_only(self, clusters: Collection[str]) -> None:
         """Close the connections to all other clusters: they were removed or paused."""

@@ -14,6 +14,8 @@ from fleet.monitoring.sources.source import SourceContext
 Entry = TypeVar("Entry")
 PageT = TypeVar("PageT")
 FeedPageT = TypeVar("FeedPageT", bound="FeedPageHeader")
+#: Epoch of the lists of products without revisions: each is full.
+LIST_EPOCH = "list"
 #: Shortest timeout of a call in seconds: gRPC rejects 0 and negative timeouts.
 _MIN_TIMEOUT_SECONDS = 0.001
 #: Length of a digest as a revision: JSON numbers of 53 bits are exact everywhere.
@@ -82,7 +84,7 @@ def complete_list(agents: Mapping[str, Entry], version: object) -> FeedChanges[E
     if the revision of their feed differs, so the revision is the digest of it.
     """
     digest = hashlib.blake2b(repr(version).encode(errors="replace"), digest_size=_REVISION_BYTES).digest()
-    return FeedChanges("list", int.from_bytes(digest), full=True, complete=True, agents=dict(agents))
+    return FeedChanges(LIST_EPOCH, int.from_bytes(digest), full=True, complete=True, agents=dict(agents))
 
 
 async def read_changes(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from email.utils import parsedate_to_datetime
 
 import aiohttp
 
@@ -20,6 +21,8 @@ class ReadyzResponse:
 
     code: int
     declared_status: InstanceStatus = instance_status.EMPTY_STATUS
+    #: Seconds by which the clock of the instance is ahead, negative: behind; None: it does not report its time.
+    clock_offset: float | None = None
 
 
 async def get_readyz(context: SourceContext) -> ReadyzResponse:
@@ -28,11 +31,27 @@ async def get_readyz(context: SourceContext) -> ReadyzResponse:
     timeout = aiohttp.ClientTimeout(total=context.remaining_seconds())
     with map_source_errors():
         async with context.connections.session.get(url, timeout=timeout, allow_redirects=False) as response:
-            return ReadyzResponse(response.status, instance_status.from_headers(response.headers.items()))
+            return ReadyzResponse(
+                response.status,
+                instance_status.from_headers(response.headers.items()),
+                find_clock_offset(response.headers.get("Date", ""), context.clock()),
+            )
+
+
+def find_clock_offset(date: str, now: float) -> float | None:
+    """Return by how many seconds the clock that wrote an HTTP Date header is ahead of this one; negative: behind.
+
+    The header has whole seconds: within the second that it names, the clocks agree. None for anything but a date.
+    """
+    try:
+        server_at = parsedate_to_datetime(date).timestamp()
+    except (ValueError, OverflowError):
+        return None
+    return round(max(0.0, server_at - now) or min(0.0, server_at + 1.0 - now), 1)
 
 
 def _update_poll(poll: Poll, response: ReadyzResponse, at: float) -> Poll:
-    return replace(poll, readyz=response.code, readyz_at=at)
+    return replace(poll, readyz=response.code, readyz_at=at, clock_offset=response.clock_offset)
 
 
 READYZ = EvidenceSource(

@@ -86,6 +86,10 @@ class Keys:
     open_round = _Key("round")
     #: String: when a self-probe of a poller last succeeded.
     probe = _Key("probe")
+    #: Lists, newest first: the newest rounds and shards, and feeds that started over, as JSON; they expire.
+    round_log = _Key("round-log")
+    shard_log = _Key("shard-log")
+    feed_resets = _Key("feed-resets")
 
     #: String: id of the newest connection test.
     newest_connection_test = _Key("connection-test")
@@ -126,6 +130,18 @@ class Keys:
     def connection_test(self, test_id: str) -> str:
         """Return the key of a connection test. String: its report as JSON."""
         return _key_name(self, f"connection-test:{test_id}")
+
+
+@dataclass(frozen=True, slots=True)
+class InstallationKeys:
+    """Keys of the whole installation: no cluster has the name of their middle part."""
+
+    prefix: str
+
+    @property
+    def worker_reports(self) -> str:
+        """Return the key of the worker processes. Hash: process -> its last report; expires."""
+        return f"{self.prefix}:.installation:worker-reports"
 
 
 def _key_name(keys: Keys, name: str) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
+from dataclasses import asdict, dataclass
 from typing import cast
 
 from redis import Redis
@@ -19,6 +21,17 @@ return 0
 """
 
 
+@dataclass(frozen=True, slots=True)
+class RoundStart:
+    """How a round was started. Seconds since the epoch."""
+
+    started_at: float = 0.0
+    #: The process that enqueued the round: `gen4711@host`; empty if it is not known.
+    scheduler: str = ""
+    #: When it was enqueued; 0: not known.
+    enqueued_at: float = 0.0
+
+
 class Rounds:
     """Rounds of every cluster."""
 
@@ -26,14 +39,19 @@ class Rounds:
         self._redis = redis
         self._prefix = prefix
 
-    def claim(self, cluster: str, round_number: int) -> bool:
+    def claim(self, cluster: str, round_number: int, start: RoundStart = RoundStart()) -> bool:
         """Claim the start of a round; return False when another process has it. Raises StateUnavailableError."""
+        key = self._keys(cluster).round_claim(round_number)
         with map_redis_errors():
-            return bool(
-                self._redis.set(
-                    self._keys(cluster).round_claim(round_number), 1, nx=True, ex=_CLAIM_TTL_SECONDS
-                )
-            )
+            return bool(self._redis.set(key, json.dumps(asdict(start)), nx=True, ex=_CLAIM_TTL_SECONDS))
+
+    def read_start(self, cluster: str, round_number: int) -> RoundStart | None:
+        """Return how a round was started; None after 10 min. Raises StateUnavailableError."""
+        with map_redis_errors():
+            blob = cast("bytes | None", self._redis.get(self._keys(cluster).round_claim(round_number)))
+        fields = json.loads(blob or b"null")
+        # A claim of another version is a number.
+        return RoundStart(**fields) if isinstance(fields, dict) else None
 
     def begin(self, cluster: str, round_number: int, shards: Iterable[int]) -> int | None:
         """Open a round with its shards; return the previous round if it never ended. Raises StateUnavailableError."""

@@ -90,6 +90,15 @@ class WatchLeases:
         changes = {int(entry_id.partition(b"-")[0]): content[b"c"] for entry_id, content in entries}
         return WatchLease(token, is_ready, address, unpack_missing(fields.get(b"missing")), changes)
 
+    def peek(self, cluster: str) -> WatchLease | None:
+        """Return the lease without its changes, and change nothing; None without a lease."""
+        with map_redis_errors():
+            fields = cast("dict[bytes, bytes]", self._redis.hgetall(Keys(self._prefix, cluster).watch_lease))
+        if not fields:
+            return None
+        is_ready, address = fields[b"ready"] == b"1", fields.get(b"address", b"").decode()
+        return WatchLease(fields[b"token"].decode(), is_ready, address)
+
     def take(self, cluster: str, token: str, instead_of: str, seconds: float) -> bool:
         """Take the lease for `seconds`, if the token of the current one is `instead_of`; empty: if there is none."""
         with map_redis_errors():

@@ -180,6 +180,7 @@ function showBanner(live, distrust, ms) {
   } else if (live.aheadMs > 0) {
     text = `Clock skew: the newest data is dated ${formatAge(live.aheadMs)} in the future. The clocks of the Refloat workers, which poll the fleet, and of the web server differ, so the age of the data is unknown.`;
   }
+  if (live.link !== "signed-out" && (distrust === "pollers" || live.aheadMs > 0)) Object.assign(link, { href: `${document.body.dataset.prefix}/data-health/`, textContent: "Data health", hidden: false });
   banner.hidden = text === "";
   const sentence = document.getElementById("banner-text");
   if (sentence.textContent !== text) sentence.textContent = text;

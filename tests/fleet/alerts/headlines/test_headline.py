@@ -214,7 +214,7 @@ def test_headline_without_current_data() -> None:
     assert stale.text == "Agent states are unknown since 13:46 UTC because polling has stopped."
     header = replace(FakeReader([State.HEALTHY], as_of=NOW).stream_header("default", NOW), stale=True)
     assert describe_stale_fleet(header, NOW).text == stale.text
-    assert [action.label for action in stale.actions] == ["Check the pollers of Refloat"]
+    assert [action.label for action in stale.actions] == ["Open Data health", "Check the pollers of Refloat"]
 
 
 @pytest.mark.parametrize("seed", range(200))

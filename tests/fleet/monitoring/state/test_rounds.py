@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 from redis import Redis
 
-from fleet.monitoring.state.rounds import Rounds
+from fleet.monitoring.state.keys import Keys
+from fleet.monitoring.state.rounds import Rounds, RoundStart
 
 
 @pytest.fixture
@@ -39,3 +40,14 @@ def test_begin_returns_the_unfinished_round(rounds: Rounds) -> None:
     assert not rounds.finish_shard("default", 7, 1)
     assert rounds.finish_shard("default", 8, 0)
     assert rounds.begin("default", 9, [0]) is None
+
+
+def test_claim_has_the_start(redis: Redis, prefix: str, rounds: Rounds) -> None:
+    """Of the process that won; a claim of another version, and no claim, have none."""
+    start = RoundStart(10.0, "gen1@host", 9.9)
+    rounds.claim("default", 7, start)
+    rounds.claim("default", 7, RoundStart(11.0))
+    assert rounds.read_start("default", 7) == start
+    redis.set(Keys(prefix, "default").round_claim(8), 1)
+    assert rounds.read_start("default", 8) is None
+    assert rounds.read_start("default", 9) is None
