@@ -33,6 +33,7 @@ from dashboards.clusters import views as clusters
 from dashboards.fleet.views import agent_sets, agents, comparison, history, replay, retire
 from dashboards.fleet.views import map as fleet_map
 from dashboards.fleet.views import now as fleet_now
+from dashboards.palette import views as palette
 from dashboards.system import health as system
 from dashboards.system import metrics
 
@@ -52,6 +53,7 @@ def _page_routes(suffix: str) -> list[URLPattern | URLResolver]:
         path("map/matches.json", fleet_map.matches, name=f"map-matches{suffix}"),
         path("map/moment.json", replay.moment, name=f"map-moment{suffix}"),
         path("map/markers.json", replay.markers, name=f"map-markers{suffix}"),
+        path("palette.json", palette.palette, name=f"palette{suffix}"),
         path("history/", history.history, name=f"history{suffix}"),
         path("history/compare/", comparison.compare, name=f"compare{suffix}"),
         path("history/compare.csv", comparison.compare_csv, name=f"compare-csv{suffix}"),

@@ -243,20 +243,22 @@ function showTheme(button, theme) {
   button.title = words;
 }
 
+/** Choose "system", "light" or "dark" for all pages of this browser. */
+export function chooseTheme(theme) {
+  showTheme(document.getElementById("theme"), theme);
+  try {
+    localStorage.setItem("refloat.theme", theme);
+  } catch {
+    // Storage is disabled: the choice lasts until the page is left.
+  }
+  document.dispatchEvent(new Event("themechange"));
+}
+
 function startTheme() {
   const button = document.getElementById("theme");
   if (button === null) return;
   showTheme(button, keptTheme());
-  button.addEventListener("click", () => {
-    const next = THEMES[(THEMES.indexOf(keptTheme()) + 1) % THEMES.length];
-    showTheme(button, next);
-    try {
-      localStorage.setItem("refloat.theme", next);
-    } catch {
-      // Storage is disabled: the choice lasts until the page is left.
-    }
-    document.dispatchEvent(new Event("themechange"));
-  });
+  button.addEventListener("click", () => chooseTheme(THEMES[(THEMES.indexOf(keptTheme()) + 1) % THEMES.length]));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => document.dispatchEvent(new Event("themechange")));
 }
 
