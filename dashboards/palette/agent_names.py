@@ -47,12 +47,12 @@ def find_agents(table: FleetTable, query: str, limit: int) -> AgentMatches:
     """Return the agents whose name or id matches a normalized query; equal matches in the order of urgency."""
     index = _index_of(table)
     columns = (index.normalized_names, index.normalized_ids)
-    words = query.split()
+    terms = query.split()
     mask = np.ones(len(index.names), np.bool_)
-    for word in words:
-        mask &= _either([[word in text for text in column] for column in columns])
+    for term in terms:
+        mask &= _merge_masks([[term in text for text in column] for column in columns])
     matches = np.flatnonzero(mask)
-    if not words or not len(matches):
+    if not terms or not len(matches):
         return AgentMatches((), 0)
     urgency = np.zeros(len(State), np.int64)
     urgency[[int(state) for state in STATES_BY_URGENCY]] = np.arange(len(STATES_BY_URGENCY))
@@ -69,7 +69,7 @@ def _index_of(table: FleetTable) -> _NameIndex:
     return index
 
 
-def _either(masks: Sequence[Sequence[bool]]) -> Mask:
+def _merge_masks(masks: Sequence[Sequence[bool]]) -> Mask:
     """Return where one of the masks is true."""
     mask: Mask = np.logical_or.reduce([np.array(part, np.bool_) for part in masks])
     return mask
@@ -84,12 +84,12 @@ def _rank(columns: tuple[tuple[str, ...], ...], matches: Indices, query: str) ->
     starts_word = re.compile(rf"(?<![^\W_]){re.escape(query)}").search
     first_texts = [column[:_MAX_RANKED] for column in texts]
     masks = {
-        MatchRank.PART: _either([[query in text for text in column] for column in first_texts]),
-        MatchRank.WORD_START: _either(
+        MatchRank.PART: _merge_masks([[query in text for text in column] for column in first_texts]),
+        MatchRank.WORD_START: _merge_masks(
             [[starts_word(text) is not None for text in column] for column in first_texts]
         ),
-        MatchRank.PREFIX: _either([[text.startswith(query) for text in column] for column in texts]),
-        MatchRank.EXACT: _either([[text == query for text in column] for column in texts]),
+        MatchRank.PREFIX: _merge_masks([[text.startswith(query) for text in column] for column in texts]),
+        MatchRank.EXACT: _merge_masks([[text == query for text in column] for column in texts]),
     }
     for rank, mask in masks.items():
         ranks[: len(mask)][mask] = int(rank)

@@ -93,7 +93,7 @@ def match_entries(kind: EntryKind, entries: Iterable[PaletteEntry], query: str, 
         for position, entry in enumerate(entries)
         if (rank := rank_best(map(normalize, (entry.label, *entry.keywords)), query)) is not None
     ]
-    ranked_entries.sort(key=lambda ranked: ranked[:2])
+    ranked_entries.sort(key=lambda ranked_entry: ranked_entry[:2])
     return EntryGroup(
         kind,
         tuple(entry for _, _, entry in ranked_entries[:limit]),

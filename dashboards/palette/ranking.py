@@ -29,8 +29,8 @@ def rank_match(text: str, query: str) -> MatchRank | None:
     """Return how `text` matches `query`, both normalized; None if it does not match. An empty query is a prefix."""
     position = text.find(query)
     if position < 0:
-        words = query.split()
-        has_all_words = len(words) > 1 and all(word in text for word in words)
+        terms = query.split()
+        has_all_words = len(terms) > 1 and all(term in text for term in terms)
         return MatchRank.ALL_WORDS if has_all_words else None
     if position == 0:
         return MatchRank.EXACT if text == query else MatchRank.PREFIX

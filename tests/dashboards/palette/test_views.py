@@ -23,7 +23,7 @@ pytestmark = pytest.mark.django_db
 Groups = dict[str, dict[str, Any]]
 
 
-def ask(client: Client, user: User, query: str = "", prefix: str = "") -> Groups:
+def find_groups(client: Client, user: User, query: str = "", prefix: str = "") -> Groups:
     """Return the groups of an answer by kind, in its order."""
     client.force_login(user)
     answer = client.get(f"{prefix}/palette.json", {"q": query})
@@ -55,55 +55,55 @@ def make_incident(cluster: str, summary: str, state: IncidentState) -> Incident:
 def test_agents_and_instances(client: Client, person: MakeUser, record: Writer) -> None:
     """By name, with state, count and address."""
     viewer = person("viewer")
-    agents = ask(client, viewer, "agent-3")["agent"]
+    agents = find_groups(client, viewer, "agent-3")["agent"]
     assert agents["count"] == 1
     assert agents["entries"][0]["url"] == "/agents/agent-3-id/"
     assert agents["entries"][0]["state"] == "stranded"
-    groups = ask(client, viewer, "PROXY-1")
+    groups = find_groups(client, viewer, "PROXY-1")
     assert next(iter(groups)) == "instance"
     assert groups["instance"]["entries"][0]["url"].startswith("/instances/")
-    assert ask(client, viewer, "agent")["agent"]["all_url"] == ""
+    assert find_groups(client, viewer, "agent")["agent"]["all_url"] == ""
 
 
 def test_more_matches_than_a_group_shows(client: Client, person: MakeUser, fake_reader: FakeReader) -> None:
     """The count is that of all, with a link to the list."""
     fake_reader.states = fake_reader.states * 5
-    agents = ask(client, person("viewer"), "agent")["agent"]
+    agents = find_groups(client, person("viewer"), "agent")["agent"]
     assert (len(agents["entries"]), agents["count"]) == (6, 20)
     assert agents["all_url"] == "/agents/?q=agent"
 
 
 def test_start_shows_pages_and_actions_by_rights(client: Client, person: MakeUser, record: Writer) -> None:
     """A viewer sees neither the audit log nor actions; everybody chooses a theme."""
-    viewer_groups = ask(client, person("viewer"))
+    viewer_groups = find_groups(client, person("viewer"))
     assert labels_of(viewer_groups, "action") == ["Theme: light", "Theme: dark", "Theme: system"]
     assert "Map" in labels_of(viewer_groups, "page")
     assert "Audit log" not in labels_of(viewer_groups, "page")
-    operator_groups = ask(client, person("operator"))
+    operator_groups = find_groups(client, person("operator"))
     assert "New silence…" in labels_of(operator_groups, "action")
     assert "Add cluster…" not in labels_of(operator_groups, "action")
     assert "Audit log" in labels_of(operator_groups, "page")
-    assert "Add cluster…" in labels_of(ask(client, person("admin")), "action")
+    assert "Add cluster…" in labels_of(find_groups(client, person("admin")), "action")
 
 
 def test_taking_instances_out_of_service(client: Client, person: MakeUser, record: Writer) -> None:
     """Operators find it by the name of the instance; a drained instance is brought back."""
     operator = person("operator")
-    proxy = ask(client, operator, "out of service proxy-1")["action"]["entries"][0]
+    proxy = find_groups(client, operator, "out of service proxy-1")["action"]["entries"][0]
     assert proxy["label"] == "Take out of service proxy-1…"
     assert proxy["is_dialog"] is True
     proxy_id = proxy["url"].split("/")[2]
     Drain.objects.create(cluster=ensure_default_cluster(), instance=proxy_id, name="proxy-1", is_drained=True)
-    assert labels_of(ask(client, operator, "proxy-1"), "action") == ["Bring back proxy-1…"]
-    assert labels_of(ask(client, person("viewer"), "proxy-1"), "action") == []
+    assert labels_of(find_groups(client, operator, "proxy-1"), "action") == ["Bring back proxy-1…"]
+    assert labels_of(find_groups(client, person("viewer"), "proxy-1"), "action") == []
 
 
 def test_incidents_and_changes(client: Client, person: MakeUser, record: Writer) -> None:
     """By number, cause and title; open incidents first; only those of the cluster."""
-    cluster, other = ensure_default_cluster(), Cluster.objects.create(id="other", name="Other")
-    resolved = make_incident(cluster.pk, "2 agents stranded", IncidentState.RESOLVED)
+    cluster, other_cluster = ensure_default_cluster(), Cluster.objects.create(id="other", name="Other")
+    resolved_incident = make_incident(cluster.pk, "2 agents stranded", IncidentState.RESOLVED)
     firing = make_incident(cluster.pk, "3 agents stranded", IncidentState.FIRING)
-    hidden = make_incident(other.pk, "9 agents stranded", IncidentState.FIRING)
+    other_incident = make_incident(other_cluster.pk, "9 agents stranded", IncidentState.FIRING)
     change = Change.objects.create(
         cluster=cluster,
         kind=ChangeKind.RETIRE.value,
@@ -112,12 +112,17 @@ def test_incidents_and_changes(client: Client, person: MakeUser, record: Writer)
         actor_kind=ActorKind.PERSON.value,
     )
     viewer = person("viewer")
-    urls = [entry["url"] for entry in ask(client, viewer, "agents stranded")["incident"]["entries"]]
-    assert urls == [f"/incidents/{firing.pk}/", f"/incidents/{resolved.pk}/"]
-    assert labels_of(ask(client, viewer, f"#{firing.pk}"), "incident")[0].startswith(f"Incident {firing.pk}:")
-    urls = [entry["url"] for entry in ask(client, viewer, f"incident {hidden.pk}")["incident"]["entries"]]
-    assert f"/incidents/{hidden.pk}/" not in urls
-    assert labels_of(ask(client, viewer, "agent-9"), "change") == [
+    urls = [entry["url"] for entry in find_groups(client, viewer, "agents stranded")["incident"]["entries"]]
+    assert urls == [f"/incidents/{firing.pk}/", f"/incidents/{resolved_incident.pk}/"]
+    assert labels_of(find_groups(client, viewer, f"#{firing.pk}"), "incident")[0].startswith(
+        f"Incident {firing.pk}:"
+    )
+    urls = [
+        entry["url"]
+        for entry in find_groups(client, viewer, f"incident {other_incident.pk}")["incident"]["entries"]
+    ]
+    assert f"/incidents/{other_incident.pk}/" not in urls
+    assert labels_of(find_groups(client, viewer, "agent-9"), "change") == [
         f"Change {change.pk}: Retire <b>agent-9</b>"
     ]
 
@@ -128,9 +133,11 @@ def test_clusters_by_limits(
     """A user who is limited to one cluster finds no other, and gets no answer about it."""
     limited_user = make_limited_user("viewer")
     viewer = person("viewer")
-    assert labels_of(ask(client, viewer, "other"), "cluster") == ["Switch to cluster Other"]
-    assert labels_of(ask(client, viewer, "default", "/c/other"), "cluster") == ["Switch to cluster default"]
-    assert "cluster" not in ask(client, limited_user, "cluster", "/c/other")
+    assert labels_of(find_groups(client, viewer, "other"), "cluster") == ["Switch to cluster Other"]
+    assert labels_of(find_groups(client, viewer, "default", "/c/other"), "cluster") == [
+        "Switch to cluster default"
+    ]
+    assert "cluster" not in find_groups(client, limited_user, "cluster", "/c/other")
     client.force_login(limited_user)
     assert client.get("/palette.json?q=agent").status_code == 403
 
@@ -148,4 +155,4 @@ def test_hostile_queries(client: Client, person: MakeUser, record: Writer) -> No
     """Any text is an answer without an error."""
     viewer = person("viewer")
     for query in ("(", "[a", "\\", "<b>", "\u202eabc", "x" * 5_000, "%00", "99999999999999999999"):
-        ask(client, viewer, query)
+        find_groups(client, viewer, query)
