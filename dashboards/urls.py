@@ -29,6 +29,7 @@ from dashboards.changes.views import (
     reconnect,
     service,
 )
+from dashboards.clusters import cluster_menu
 from dashboards.clusters import views as clusters
 from dashboards.fleet.views import agent_sets, agents, comparison, history, replay, retire
 from dashboards.fleet.views import map as fleet_map
@@ -130,6 +131,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     *_page_routes(""),
     path("c/<slug:cluster>/", include(_page_routes("-of-cluster"))),
     path("clusters/", clusters.clusters, name="clusters"),
+    path("clusters/menu.json", cluster_menu.cluster_menu, name="cluster-menu"),
     path("clusters/new/", clusters.new_cluster, name="cluster-new"),
     path("clusters/<slug:cluster>/", clusters.cluster_page, name="cluster"),
     path("clusters/<slug:cluster>/edit/", clusters.edit_cluster, name="cluster-edit"),

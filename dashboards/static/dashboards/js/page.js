@@ -268,9 +268,8 @@ export function isDark() {
   return theme === "dark" || (theme === "system" && matchMedia("(prefers-color-scheme: dark)").matches);
 }
 
-function startMenu() {
-  const menu = document.getElementById("user-menu");
-  if (menu === null) return;
+/** Close a menu of the bar by a click beside it, and by Escape, which gives the focus back. */
+function startMenu(menu) {
   document.addEventListener("click", (event) => {
     if (!menu.contains(event.target)) menu.open = false;
   });
@@ -367,7 +366,7 @@ function showMessages() {
 startTheme();
 showMessages();
 startTimeZone();
-startMenu();
+document.querySelectorAll(".bar details.menu").forEach(startMenu);
 startNavigation();
 startBanner();
 adoptAge();
