@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.contrib.auth.models import User
 from django.http import HttpRequest
+from django.utils.functional import SimpleLazyObject
 
+from dashboards.shared.permissions import has_several_clusters
 from dashboards.shared.rewind import add_at
 from fleet import __version__
 from fleet.changes.policies.matrix import PolicyCellState
@@ -65,6 +68,7 @@ def console(request: HttpRequest) -> dict[str, Any]:
     `past_at`: the past moment that the page shows, or None; `at_query` and `at_parameter`: "?at=…" and "&at=…" for
     links within that moment, or empty;
     `url_prefix`: prefix of links in the cluster ("" or "/c/NAME"); `can`: codenames of the user's permissions;
+    `has_several_clusters`: whether the user may see more than one cluster;
     `refloat_version`: the version of Refloat;
     `verdicts`: agent states, each with the CSS classes that have its colours; `verdict_words`: the agent states for
     scripts; `shapes`: symbols by name; `tones`: colours of tags, each with the slugs of the tags.
@@ -83,6 +87,10 @@ def console(request: HttpRequest) -> dict[str, Any]:
         "at_parameter": add_at("", past_at).replace("?", "&", 1),
         "url_prefix": "" if cluster == DEFAULT_CLUSTER else f"/c/{cluster}",
         "can": can,
+        # Only pages with the bar ask for it.
+        "has_several_clusters": SimpleLazyObject(
+            lambda: isinstance(user, User) and user.is_active and has_several_clusters(user)
+        ),
         "refloat_version": __version__,
         **_CONSTANT_CONTEXT,
     }

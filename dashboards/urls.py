@@ -29,11 +29,13 @@ from dashboards.changes.views import (
     reconnect,
     service,
 )
+from dashboards.clusters import cluster_menu
 from dashboards.clusters import views as clusters
 from dashboards.fleet.views import agent_sets, agents, comparison, history, replay, retire
 from dashboards.fleet.views import map as fleet_map
 from dashboards.fleet.views import now as fleet_now
 from dashboards.instances import views as instances
+from dashboards.palette import views as palette
 from dashboards.system import health as system
 from dashboards.system import metrics
 from dashboards.system.data_health import views as data_health
@@ -55,6 +57,7 @@ def _page_routes(suffix: str) -> list[URLPattern | URLResolver]:
         path("map/moment.json", replay.moment, name=f"map-moment{suffix}"),
         path("map/markers.json", replay.markers, name=f"map-markers{suffix}"),
         path("data-health/", data_health.data_health, name=f"data-health{suffix}"),
+        path("palette.json", palette.palette, name=f"palette{suffix}"),
         path("history/", history.history, name=f"history{suffix}"),
         path("history/compare/", comparison.compare, name=f"compare{suffix}"),
         path("history/compare.csv", comparison.compare_csv, name=f"compare-csv{suffix}"),
@@ -132,6 +135,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     *_page_routes(""),
     path("c/<slug:cluster>/", include(_page_routes("-of-cluster"))),
     path("clusters/", clusters.clusters, name="clusters"),
+    path("clusters/menu.json", cluster_menu.cluster_menu, name="cluster-menu"),
     path("clusters/new/", clusters.new_cluster, name="cluster-new"),
     path("clusters/<slug:cluster>/", clusters.cluster_page, name="cluster"),
     path("clusters/<slug:cluster>/edit/", clusters.edit_cluster, name="cluster-edit"),

@@ -149,6 +149,11 @@ def visible_clusters_of(user: User) -> tuple[str, ...]:
     return tuple(cluster for cluster in read_known_clusters() if not cluster_ids or cluster in cluster_ids)
 
 
+def has_several_clusters(user: User) -> bool:
+    """Return whether `user` may see more than one cluster; one query where there is only one."""
+    return Cluster.objects.count() > 1 and len(visible_clusters_of(user)) > 1
+
+
 def access_of(callback: Any) -> AccessRequirement | None:
     """Return the access that a view or a consumer declares; None if it declares none."""
     access = getattr(callback, "access", None)

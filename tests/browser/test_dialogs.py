@@ -26,7 +26,7 @@ async def open_agent(visiting: Visiting, **options: object) -> Page:
     await page.clock.install()
     await page.goto(f"{visit.url}/agents/agent-1-id/")
     await expect(page.locator("#agent")).to_contain_text("Retire agent…")
-    await expect(page.locator("dialog")).to_have_count(1)
+    await expect(page.locator("#dialog")).to_have_count(1)
     return page
 
 
@@ -138,7 +138,7 @@ async def test_console_that_does_not_respond_is_an_error_in_the_dialog(visiting:
     visit.fleet.offline_agents = frozenset({0})
     await visit.fleet.begin()
     page = await visit.open("/agents/agent-1-id/")
-    await expect(page.locator("dialog")).to_have_count(1)
+    await expect(page.locator("#dialog")).to_have_count(1)
     await page.route(f"**{RETIRE_PATH}", lambda route: route.abort())
     await page.get_by_role("link", name="Retire agent…").click()
     dialog = page.get_by_role("dialog")

@@ -231,7 +231,7 @@ def test_short_and_long_urls(viewer: Client, record: Writer) -> None:
 
 @pytest.mark.parametrize(
     ("path", "query_count"),
-    [("/", 17), ("/map/", 9), ("/agents/", 7), ("/agents/agent-1-id/", 9), ("/tokens/", 7)],
+    [("/", 18), ("/map/", 10), ("/agents/", 8), ("/agents/agent-1-id/", 10), ("/tokens/", 8)],
 )
 def test_queries_do_not_grow_with_the_fleet(
     viewer: Client,
@@ -240,7 +240,7 @@ def test_queries_do_not_grow_with_the_fleet(
     path: str,
     query_count: int,
 ) -> None:
-    """Session, user, permissions twice, limits, and what each page needs: changes for the headline, charts."""
+    """Session, user, permissions, limits, number of clusters, and what each page needs, such as changes for the headline."""
     with django_assert_max_num_queries(query_count):
         assert viewer.get(path).status_code == 200
 

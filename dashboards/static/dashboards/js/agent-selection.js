@@ -8,6 +8,7 @@
 
    Shift selects ranges: with a click, with Space, and with the arrow keys. */
 
+import { declareKeys } from "./keys.js";
 import { formatCount } from "./page.js";
 
 /** Agents whose ids fit into an address. The ids of more are sent in the body of the request. */
@@ -205,6 +206,10 @@ document.addEventListener("mousedown", (event) => {
   event.preventDefault();
   box.focus();
 });
+declareKeys("Selection of agents, while a box has the focus", [
+  ["Space", "Select or deselect the agent"],
+  ["Shift ↑ or Shift ↓", "Extend the selection"],
+]);
 for (const name of ["keydown", "keyup"]) document.addEventListener(name, ({ shiftKey }) => (isShiftHeld = shiftKey), true);
 document.addEventListener("keydown", (event) => {
   const step = event.shiftKey ? STEPS[event.key] : undefined;

@@ -2,6 +2,7 @@
 
 import { hideTip, showTip } from "./chart-tip.js";
 import { mapAddress } from "./history-times.js";
+import { declareKeys } from "./keys.js";
 import { announce } from "./page.js";
 import { describeCell, indexCells, momentOf, moveCursor } from "./strip-cells.js";
 
@@ -56,6 +57,10 @@ export function startStrip(frame, strip, range, hasData, prefix) {
     const cell = cellAt(event);
     if (cell !== null) open(cell);
   });
+  declareKeys("Heat strip, while it has the focus", [
+    ["← ↑ ↓ →", "Move between cells"],
+    ["Enter", "Open the map at that moment"],
+  ]);
   frame.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.target !== frame) return;
     if (event.key === "Enter" && cursor !== null) {

@@ -1,14 +1,16 @@
-/* Keyboard shortcuts of the incident page: a acknowledges, s silences, r plans a reconnect campaign, j and k move
-   through the rows, ? lists the shortcuts. */
+/* Keyboard shortcuts of the incident page, and its link to copy. */
 
 // Dialogs open by links: their listeners must be there before a link is clicked below.
 import "./dialogs.js";
+import { declareKeys, isShortcut } from "./keys.js";
 
-const keys = document.getElementById("keys");
-
-function typing(target) {
-  return target.closest("input, textarea, select, [contenteditable]") !== null;
-}
+declareKeys("Incident", [
+  ["a", "Acknowledge the incident"],
+  ["s", "Silence the cause, or extend its silence"],
+  ["r", "Plan a reconnect campaign"],
+  ["j or k", "Next or previous agent"],
+  ["Enter", "Open the agent"],
+]);
 
 function walk(step) {
   // Only visible rows: a narrow page shows the first ten.
@@ -21,7 +23,7 @@ function walk(step) {
 }
 
 document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || typing(event.target) || keys.open) return;
+  if (!isShortcut(event)) return;
   if (event.key === "j" || event.key === "k") walk(event.key === "j" ? 1 : -1);
   else if (event.key === "Enter" && event.target.matches("tr")) event.target.querySelector("a")?.click();
   else document.querySelector(`:is(#acts, #silenced) [data-key="${CSS.escape(event.key)}"]`)?.click();
@@ -29,7 +31,6 @@ document.addEventListener("keydown", (event) => {
 
 // A refresh replaces the buttons.
 document.addEventListener("click", async ({ target }) => {
-  if (target.closest("#show-keys")) keys.showModal();
   const copy = target.closest("#copy-link");
   if (copy === null) return;
   await navigator.clipboard.writeText(location.href);

@@ -1,6 +1,7 @@
 /* Pointer and keyboard on the map. It decides which cell is meant, and calls the methods of `actions`. */
 
 import { HEALTHY } from "./fleet-state.js";
+import { declareKeys } from "./keys.js";
 import { cellAt, cellsIn, rectOf, step } from "./map-layout.js";
 
 /** Distance, px, from which a movement with the button down draws a rectangle. */
@@ -9,6 +10,17 @@ const DRAG_PX = 5;
 const REACH = 6;
 const REACH_OF_A_FINGER = 16;
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+
+declareKeys("Map, while it has the focus", [
+  ["← ↑ ↓ →", "Move the cursor; with Shift, select a rectangle"],
+  ["n or p", "Next or previous agent that is not healthy"],
+  ["b", "Select the block of the cursor"],
+  ["Ctrl a", "Select all agents that the filter shows"],
+  ["+ or −", "Larger or smaller cells"],
+  ["0", "Fit the screen"],
+  ["Enter", "Open the agent"],
+  ["Esc", "Clear cursor and selection"],
+]);
 
 export class Input {
   /**

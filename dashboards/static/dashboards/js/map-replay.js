@@ -1,6 +1,7 @@
 /* The replay below the map: a slider that leaves the present and shows any recorded moment, with playback.
    docs/reference/map.md, *Replay*. */
 
+import { declareKeys } from "./keys.js";
 import { announce } from "./page.js";
 import { pastMoment } from "./moment.js";
 import { ReplayMarkers } from "./replay-markers.js";
@@ -48,6 +49,11 @@ export class Replay {
 
   listen() {
     this.slider.addEventListener("input", () => this.moveTo(this.range.start + Number(this.slider.value)));
+    declareKeys("Replay slider, while it has the focus", [
+      ["← or →", "Back or forward by 1 min"],
+      ["PageDown or PageUp", "Back or forward by 10 min"],
+      ["Home or End", "First or last moment of the range"],
+    ]);
     this.slider.addEventListener("keydown", (event) => this.press(event));
     this.button.addEventListener("click", () => this.togglePlayback());
     for (const button of this.rangeButtons) button.addEventListener("click", () => this.setRange(button.dataset.range));

@@ -5,6 +5,7 @@
    query in `detail.query` and its parts as `detail.proxy`, `.auth`, `.state` and `.group`; a part that is missing does
    not filter. An empty query: no filter. */
 
+import { declareKeys } from "./keys.js";
 import { throttled } from "./page.js";
 import { FlowCounts } from "./topology-counts.js";
 import { summarizeFailures } from "./topology-failures.js";
@@ -78,6 +79,13 @@ export class Topology {
     this.feed.addEventListener("instances", () => (this.findGroups === null ? this.requestPaint() : this.recount()));
     const box = this.view.box;
     box.addEventListener("click", (event) => this.select(event.target.closest("[data-key]")?.dataset.key));
+    declareKeys("Topology, while it has the focus", [
+      ["← or →", "Connected instance or group in the next column"],
+      ["↑ or ↓", "Previous or next entry of the column"],
+      ["Home or End", "First or last entry of the column"],
+      ["Enter", "Filter the map by the entry"],
+      ["Esc", "Clear the filter"],
+    ]);
     box.addEventListener("keydown", (event) => this.press(event));
     box.addEventListener("focusin", (event) => this.setCurrent(event.target.closest("[data-key]")?.dataset.key));
     this.element.querySelector(".topology-switch").addEventListener("click", () => this.toggleTable());

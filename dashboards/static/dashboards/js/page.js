@@ -244,20 +244,22 @@ function showTheme(button, theme) {
   button.title = words;
 }
 
+/** Choose "system", "light" or "dark" for all pages of this browser. */
+export function chooseTheme(theme) {
+  showTheme(document.getElementById("theme"), theme);
+  try {
+    localStorage.setItem("refloat.theme", theme);
+  } catch {
+    // Storage is disabled: the choice lasts until the page is left.
+  }
+  document.dispatchEvent(new Event("themechange"));
+}
+
 function startTheme() {
   const button = document.getElementById("theme");
   if (button === null) return;
   showTheme(button, keptTheme());
-  button.addEventListener("click", () => {
-    const next = THEMES[(THEMES.indexOf(keptTheme()) + 1) % THEMES.length];
-    showTheme(button, next);
-    try {
-      localStorage.setItem("refloat.theme", next);
-    } catch {
-      // Storage is disabled: the choice lasts until the page is left.
-    }
-    document.dispatchEvent(new Event("themechange"));
-  });
+  button.addEventListener("click", () => chooseTheme(THEMES[(THEMES.indexOf(keptTheme()) + 1) % THEMES.length]));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => document.dispatchEvent(new Event("themechange")));
 }
 
@@ -267,9 +269,8 @@ export function isDark() {
   return theme === "dark" || (theme === "system" && matchMedia("(prefers-color-scheme: dark)").matches);
 }
 
-function startMenu() {
-  const menu = document.getElementById("user-menu");
-  if (menu === null) return;
+/** Close a menu of the bar by a click beside it, and by Escape, which gives the focus back. */
+function startMenu(menu) {
   document.addEventListener("click", (event) => {
     if (!menu.contains(event.target)) menu.open = false;
   });
@@ -366,7 +367,7 @@ function showMessages() {
 startTheme();
 showMessages();
 startTimeZone();
-startMenu();
+document.querySelectorAll(".bar details.menu").forEach(startMenu);
 startNavigation();
 startBanner();
 adoptAge();
