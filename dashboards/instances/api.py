@@ -70,7 +70,7 @@ class InstancePeriodItem(Schema):
 
 
 class InstanceIncidentItem(Schema):
-    """An incident that the instance caused."""
+    """An incident that the instance caused, or its region, proxy group or backend."""
 
     number: int
     """Number of the incident."""
@@ -117,7 +117,9 @@ class InstanceResponse(schemas.DatedResponse):
     history: list[InstancePeriodItem]
     """Periods of the last 24 h, by lane, the oldest first."""
     incidents: list[InstanceIncidentItem]
-    """Incidents that the instance caused: open ones first, then the newest. Empty with `at`."""
+    """Incidents that the instance caused, or its region, proxy group or backend: open ones first, then the newest.
+    Empty with `at`.
+    """
     changes: list[InstanceChangeItem]
     """The newest changes to the instance. Empty with `at`."""
 
@@ -163,7 +165,7 @@ def get_instance(
                 peak_count=incident.peak_count,
                 opened_at=incident.opened_at,
             )
-            for incident in records.read_incidents(cluster, facts.kind, facts.id, now)
+            for incident in records.read_incidents(cluster, facts, now)
         ],
         changes=[]
         if is_past

@@ -62,15 +62,22 @@ def _forecast_proxy(table: FleetTable, view: InstanceView, query_term: str) -> F
             tuple(_describe_moved_agents(table, view)),
             query,
         )
-    if not count:
-        return FailureForecast(0, f"If {name} fails now, no agent loses its only tunnel.", (), "")
-    loss = "loses its only tunnel" if count == 1 else "lose their only tunnel"
+    sentence = _describe_loss(table, name, count, "only tunnel")
     details = (
-        ()
-        if has_other_ok_instance(table, view)
-        else ("No other proxy accepts connections, so they cannot open a new one.",)
+        ("No other proxy accepts connections, so they cannot open a new one.",)
+        if count and not table.is_past and not has_other_ok_instance(table, view)
+        else ()
     )
-    return FailureForecast(count, f"If {name} fails now, {format_agent_count(count)} {loss}.", details, query)
+    return FailureForecast(count, sentence, details, query)
+
+
+def _describe_loss(table: FleetTable, name: str, count: int, loss: str) -> str:
+    """Return the forecast of a failure as a sentence; `loss`: what each of the agents has only there."""
+    agents = format_agent_count(count) if count else "no agent"
+    pronoun = "its" if count <= 1 else "their"
+    if table.is_past:
+        return f"If {name} had failed then, {agents} would have lost {pronoun} {loss}."
+    return f"If {name} fails now, {agents} {'loses' if count <= 1 else 'lose'} {pronoun} {loss}."
 
 
 def _describe_moved_agents(table: FleetTable, view: InstanceView) -> list[str]:
@@ -86,14 +93,14 @@ def _describe_moved_agents(table: FleetTable, view: InstanceView) -> list[str]:
 def _forecast_auth(table: FleetTable, view: InstanceView, query_term: str) -> FailureForecast:
     name, impact = view.facts.name, predict_auth_failure(table, view)
     count = impact.agent_count
+    sentence = _describe_loss(table, name, count, "auth")
     if not count:
-        return FailureForecast(0, f"If {name} fails now, no agent loses its auth.", (), "", impact)
-    loss = "loses its auth" if count == 1 else "lose their auth"
+        return FailureForecast(0, sentence, (), "", impact)
     states = " ".join(f"state:{state.slug}" for state in CONNECTED_STATES)
     return FailureForecast(
         count,
-        f"If {name} fails now, {format_agent_count(count)} {loss}.",
-        tuple(_describe_moves(name, impact)),
+        sentence,
+        () if table.is_past else tuple(_describe_moves(name, impact)),
         f"{quote(f'auth:{query_term}')} {states}",
         impact,
     )

@@ -65,6 +65,7 @@ class InstanceLinks:
     reconnect: str
     silence: str
     service: str
+    degrade: str
     policies: str
     audit: str
 
@@ -143,6 +144,7 @@ def links_of(view: InstanceView, query_term: str, past_at: float | None) -> Inst
         reconnect=f"/reconnect/?{urlencode({**connection, kind: query_term})}",
         silence=f"/silences/new/?{urlencode({'matchers': matchers})}",
         service=f"/instances/{quote(facts.id, safe='')}/service/",
+        degrade=f"/instances/{quote(facts.id, safe='')}/degrade/",
         policies=f"/policies/{quote(facts.id, safe='')}/",
         audit=f"/audit/?{urlencode({'object': facts.id})}",
     )

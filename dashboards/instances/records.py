@@ -20,8 +20,8 @@ from fleet.models.moments import to_moment, to_seconds
 from fleet.monitoring.history.minute_columns import group_columns_of
 from fleet.monitoring.state.outbox import GroupKind
 from fleet.vocabulary.changes import ChangeKind
-from fleet.vocabulary.incidents import IncidentState, Severity
-from fleet.vocabulary.instances import InstanceKind
+from fleet.vocabulary.incidents import CauseKind, IncidentState, Severity
+from fleet.vocabulary.instances import InstanceFacts, InstanceKind
 
 #: Most changes of the instance in the chart: the newest ones.
 _MAX_INSTANCE_CHANGES = 2000
@@ -32,7 +32,7 @@ _GROUP_KINDS = {InstanceKind.PROXY: GroupKind.PROXY, InstanceKind.AUTH: GroupKin
 
 @dataclass(frozen=True, slots=True)
 class CausedIncident:
-    """An incident that names the instance as its cause."""
+    """An incident that the instance caused, or its region, proxy group or backend."""
 
     number: int
     severity: Severity
@@ -100,11 +100,19 @@ def read_state_since(cluster: str, instance_id: str, state: str, until: float) -
     return None if first is None else first.at
 
 
-def read_incidents(cluster: str, kind: InstanceKind, instance_id: str, now: float) -> list[CausedIncident]:
-    """Return the incidents that the instance caused: open ones first, then the newest ones."""
-    rows = Incident.objects.filter(cluster=cluster, cause_kind=kind.value, cause_id=instance_id).exclude(
-        state=IncidentState.PENDING.value
-    )
+def read_incidents(cluster: str, facts: InstanceFacts, now: float) -> list[CausedIncident]:
+    """Return the incidents that the instance caused, and those of its region, proxy group and backend.
+
+    Open ones first, then the newest ones.
+    """
+    is_cause = Q(cause_kind=facts.kind.value, cause_id=facts.id)
+    if facts.region:
+        is_cause |= Q(cause_kind=CauseKind.REGION.value, cause_id=facts.region)
+    if facts.kind is InstanceKind.AUTH:
+        is_cause |= Q(cause_kind=CauseKind.BACKEND.value)
+    elif facts.group:
+        is_cause |= Q(cause_kind=CauseKind.GROUP.value, cause_id=facts.group)
+    rows = Incident.objects.filter(is_cause, cluster=cluster).exclude(state=IncidentState.PENDING.value)
     open_rows = list(rows.exclude(state=IncidentState.RESOLVED.value)[:MAX_INCIDENTS])
     resolved_rows = rows.filter(state=IncidentState.RESOLVED.value)[: MAX_INCIDENTS - len(open_rows)]
     return [_incident_item_of(row, now) for row in [*open_rows, *resolved_rows]]

@@ -114,7 +114,7 @@ def _context_of(
         "policy_row": None if policies is None else policies[0],
         "policies": [] if policies is None else policies[1],
         "policies_reason": missing_reasons.get(Capability.POLICIES, ""),
-        "incidents": records.read_incidents(cluster, facts.kind, facts.id, now) if past_at is None else [],
+        "incidents": records.read_incidents(cluster, facts, now) if past_at is None else [],
         "changes": records.read_changes(cluster, facts.id, now) if past_at is None else [],
         "is_responding": is_responding(view),
         "can_act": can_act,

@@ -15,6 +15,7 @@ pytestmark = pytest.mark.usefixtures("db", "fleet_in_memory")
 #: By page with a form: the operation of the API that does the same.
 _OPERATIONS: Mapping[str, str] = {
     "service": "/instances/{instance_id}/out-of-service/plan",
+    "degrade": "/instances/{instance_id}/degrade",
     "retire": "/agents/{agent_id}/retire",
     "retire-selected": "/retirements",
     "agent-set": "/agent-sets",

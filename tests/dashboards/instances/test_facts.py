@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from dashboards.instances.facts import find_forecast_reason, find_state_start
+from fleet.protocol.destination.health import DrainRequest, Health
 from fleet.vocabulary.capabilities import Capability
 from fleet.vocabulary.instances import InstanceState
 from tests.fakes.campaign_fleet import CampaignFleet
@@ -33,3 +34,7 @@ def test_start_of_a_failure_is_observed() -> None:
     assert find_state_start("default", view, NOW) == NOW - 50
     failing_view = replace(view, state=InstanceState.SILENT, facts=replace(view.facts, sick_since=NOW - 7))
     assert find_state_start("default", failing_view, NOW) == NOW - 7
+    draining_view = replace(view, drain_request=DrainRequest("full", NOW - 5))
+    assert find_state_start("default", draining_view, NOW) == NOW - 5
+    degraded_view = replace(draining_view, health=Health.DEGRADED, health_since=NOW - 3)
+    assert find_state_start("default", degraded_view, NOW) == NOW - 3

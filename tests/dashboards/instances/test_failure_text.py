@@ -76,6 +76,15 @@ def test_auths() -> None:
     assert _auth_forecast([]).sentence == "If auth-0 fails now, no agent loses its auth."
 
 
+def test_past_moment() -> None:
+    """The sentence is about that moment; who would have moved since is not predicted."""
+    table = replace(CampaignFleet({"a": {0}}, proxies=1).table(1.0), is_past=True)
+    forecast = forecast_failure(table, table.instances[0], "proxy-0")
+    assert forecast is not None
+    assert forecast.sentence == "If proxy-0 had failed then, 1 agent would have lost its only tunnel."
+    assert forecast.details == ()
+
+
 def test_no_forecast() -> None:
     """Without current data, and of an auth that fails already: its agents show what it means."""
     table = CampaignFleet.on_auths(1, sick_auths={0}, stale=False).table(1.0)

@@ -5,7 +5,8 @@ import pytest
 from dashboards.instances import records
 from fleet.models.changes import Change
 from fleet.models.clusters import ensure_default_cluster
-from fleet.vocabulary.instances import InstanceKind
+from fleet.models.incidents import Incident
+from fleet.vocabulary.instances import InstanceFacts, InstanceKind
 from tests.fakes.history_rows import create_instance_change, instance_key
 
 pytestmark = pytest.mark.django_db
@@ -42,6 +43,26 @@ def test_start_of_a_state() -> None:
     assert records.read_state_since("default", "proxy-1-id", "ok", NOW + 99) == NOW + 30
     assert records.read_state_since("default", "proxy-1-id", "ok", NOW + 15) == NOW + 10
     assert records.read_state_since("default", "proxy-1-id", "gone", NOW + 99) is None
+
+
+def test_incidents_of_the_instance_and_its_region() -> None:
+    """Open ones first; pending ones and those of other regions are not in it."""
+    ensure_default_cluster()
+
+    def create(kind: str, cause_id: str, state: str, opened_at: float) -> int:
+        return Incident.objects.create(
+            cluster_id="default", key=f"{kind}/{cause_id}", cause_kind=kind, cause_id=cause_id,
+            cause_name=cause_id, generation=opened_at, state=state, severity=1, opened_at=opened_at,
+        ).pk  # fmt: skip
+
+    own = create("proxy", "proxy-1-id", "resolved", 30.0)
+    create("proxy", "proxy-2-id", "firing", 40.0)
+    region = create("region", "north", "firing", 20.0)
+    create("region", "south", "firing", 21.0)
+    create("backend", "default", "firing", 22.0)
+    create("proxy", "proxy-1-id", "pending", 50.0)
+    facts = InstanceFacts("proxy-1-id", 2, InstanceKind.PROXY, "proxy-1", "", region="north")
+    assert [incident.number for incident in records.read_incidents("default", facts, NOW)] == [region, own]
 
 
 def test_day_has_the_change_before_it() -> None:
