@@ -23,6 +23,7 @@ from ninja.operation import Operation
 from pydantic import Field
 from typing_extensions import override
 
+from dashboards.access import users_api
 from dashboards.alerts.api import (
     channels,
     configuration,
@@ -141,6 +142,7 @@ api.add_router("", instances.router)
 api.add_router("", clusters.router)
 api.add_router("", connection_test_api.router)
 api.add_router("", data_health.router)
+api.add_router("", users_api.router)
 
 per_cluster = PerCluster(api)
 _VIEW = ApiAccess(Permission.VIEW_FLEET)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.urls import URLPattern, URLResolver, include, path
 from django.urls.resolvers import RoutePattern
 
-from dashboards.access import setup
+from dashboards.access import setup, users
 from dashboards.access import views as tokens
 from dashboards.alerts.views import (
     channels,
@@ -142,6 +142,9 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("clusters/<slug:cluster>/", clusters.cluster_page, name="cluster"),
     path("clusters/<slug:cluster>/edit/", clusters.edit_cluster, name="cluster-edit"),
     path("tokens/", tokens.tokens, name="tokens"),
+    path("users/", users.user_list, name="users"),
+    path("users/<path:username>/", users.user_page, name="user"),
+    path("invitation/<str:token>/", users.accept_invitation, name="invitation"),
     path("setup/<str:token>/", setup.set_up, name="setup"),
     # By name, so that the first pages do not wait for 150 operations: `dashboards.config.asgi` imports it afterwards.
     URLResolver(RoutePattern("api/v1/"), "dashboards.api_v1", app_name="ninja", namespace="api-1"),

@@ -43,3 +43,12 @@ def revoke_token(token: ApiToken, actor: RequestActor, now: datetime) -> None:
 def _subject_of(token: ApiToken, actor: RequestActor) -> str:
     """Return the name of the token, with its user when that is another one than the actor."""
     return str(token) if token.user_id == actor.identity.user_id else f"{token} of {token.user}"
+
+
+def revoke_all_tokens(user: User, actor: RequestActor, now: datetime) -> int:
+    """Revoke the valid tokens of a user permanently, each with its entry; return their number."""
+    tokens = ApiToken.objects.filter(user=user, revoked_at=None).select_related("user")
+    valid_tokens = [token for token in tokens if token.expires_at is None or token.expires_at > now]
+    for token in valid_tokens:
+        revoke_token(token, actor, now)
+    return len(valid_tokens)

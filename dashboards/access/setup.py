@@ -23,24 +23,13 @@ from dashboards.shared.permissions import public
 from fleet import first_run
 from fleet.first_run import SetUpAlreadyError
 
-_BACKEND = "allauth.account.auth_backends.AuthenticationBackend"
+#: Backend of users who signed in by setting a password.
+SIGN_IN_BACKEND = "allauth.account.auth_backends.AuthenticationBackend"
 
 
-class AdministratorForm(forms.Form):
-    """Name and password of the first administrator."""
+class NewPasswordForm(forms.Form):
+    """A new password, twice."""
 
-    username = forms.CharField(
-        max_length=150,
-        label="Username",
-        widget=forms.TextInput(
-            attrs={"autocomplete": "username", "autofocus": True, "autocapitalize": "none"}
-        ),
-    )
-    email = forms.EmailField(
-        required=False,
-        label="E-mail (optional)",
-        help_text="For resetting the password, if e-mail is configured.",
-    )
     password = forms.CharField(
         strip=False,
         help_text="At least 8 characters.",
@@ -59,6 +48,24 @@ class AdministratorForm(forms.Form):
         if "password" in cleaned_data and cleaned_data["password"] != cleaned_data.get("password_again"):
             self.add_error("password_again", "The passwords differ.")
         return cleaned_data
+
+
+class AdministratorForm(NewPasswordForm):
+    """Name and password of the first administrator."""
+
+    username = forms.CharField(
+        max_length=150,
+        label="Username",
+        widget=forms.TextInput(
+            attrs={"autocomplete": "username", "autofocus": True, "autocapitalize": "none"}
+        ),
+    )
+    email = forms.EmailField(
+        required=False,
+        label="E-mail (optional)",
+        help_text="For resetting the password, if e-mail is configured.",
+    )
+    field_order = ("username", "email", "password", "password_again")
 
 
 @public
@@ -94,7 +101,7 @@ def set_up(request: HttpRequest, token: str) -> HttpResponseBase:
         except ValidationError as error:
             form.add_error(None, error)
         else:
-            login(request, user, _BACKEND)
+            login(request, user, SIGN_IN_BACKEND)
             # The password was typed just now, so the next steps, such as the cluster, need no other proof.
             record_authentication(request, user, method="password", username=user.get_username())
             messages.success(request, f"{user.get_username()} is an administrator of this console.")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from django.conf import settings
@@ -97,11 +98,30 @@ def set_role(user: User, role: str) -> None:
 
 def end_sessions(user: User) -> int:
     """Delete the sessions of `user` and return their number: enabling the account again restores none."""
-    ended_count = 0
+    return sum(session.delete()[0] for session in iterate_sessions(user))
+
+
+def iterate_sessions(user: User) -> Iterator[Session]:
+    """Yield the open sessions of `user`. Sessions do not name their user, so all are read."""
     for session in Session.objects.filter(expire_date__gt=timezone.now()).iterator():
         if session.get_decoded().get(SESSION_KEY) == str(user.pk):
-            ended_count += session.delete()[0]
-    return ended_count
+            yield session
+
+
+def count_sessions() -> Mapping[str, int]:
+    """Return the number of open sessions by primary key of the user, as text."""
+    sessions = Session.objects.filter(expire_date__gt=timezone.now()).iterator()
+    keys = (session.get_decoded().get(SESSION_KEY) for session in sessions)
+    return Counter(str(key) for key in keys if key)
+
+
+def set_cluster_limits(user: User, clusters: Iterable[str]) -> None:
+    """Limit `user` to these clusters; none: every cluster."""
+    names = list(dict.fromkeys(clusters))
+    user.cluster_limits.exclude(cluster__in=names).delete()
+    ClusterLimit.objects.bulk_create(
+        [ClusterLimit(user=user, cluster=name) for name in names], ignore_conflicts=True
+    )
 
 
 def has_permission(

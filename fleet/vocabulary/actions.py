@@ -69,6 +69,12 @@ class AuditAction(StrEnum):
     TOKEN_REVOKE = "token.revoke"  # noqa: S105
     USER_CREATE = "user.create"
     USER_ROLE = "user.role"
+    USER_INVITE = "user.invite"
+    #: An invited person set a password.
+    USER_ACCEPT = "user.accept-invitation"
+    USER_LIMITS = "user.limits"
+    USER_END_SESSIONS = "user.end-sessions"
+    USER_RESET_SECOND_FACTOR = "user.reset-second-factor"
     USER_ENABLE = "user.enable"
     USER_DISABLE = "user.disable"
     CLUSTER_CREATE = "cluster.create"

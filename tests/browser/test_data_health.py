@@ -19,7 +19,7 @@ async def test_old_data_leads_to_what_is_broken(visiting: Visiting) -> None:
     page = await visit.open("/")
     await page.locator("#banner-link").click()
     await expect(page.locator("#verdict-title")).to_have_text("Blind")
-    await expect(page.locator("#problems")).to_contain_text("The newest round ended")
+    await expect(page.locator("#problems")).to_contain_text("Refloat does not poll it")
     overflow = await page.evaluate("document.documentElement.scrollWidth - innerWidth")
     assert overflow <= 0
     await accessible_everywhere(page)

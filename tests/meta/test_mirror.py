@@ -96,6 +96,7 @@ EXEMPT = {
     "dashboards/system/errors.py": "tests/dashboards/test_pages.py opens it",
     "dashboards/fleet/views/map.py": "tests/dashboards/test_pages.py opens it",
     "dashboards/fleet/views/now.py": "tests/dashboards/test_pages.py opens it",
+    "dashboards/access/user_rows.py": "tests/dashboards/access/test_users.py lists users with it",
     "dashboards/system/data_health/api.py": "tests/dashboards/system/data_health/test_views.py requests it",
     "dashboards/system/data_health/current.py": "tests/dashboards/system/data_health/test_views.py reads by it",
     "fleet/management/data_health/facts.py": (

@@ -44,11 +44,13 @@ _OPERATIONS: Mapping[str, str] = {
     "alerting-import": "/alerting/apply",
     "alert-rule": "/alert-rules/{number}",
 }
-#: By page with a form about clusters themselves: the operation, which no other cluster has.
+#: By page with a form about clusters themselves, or about users: the operation, which no cluster has.
 _CLUSTER_OPERATIONS: Mapping[str, str] = {
     "cluster-new": "/clusters",
     "cluster-edit": "/clusters/{cluster}",
     "cluster": "/clusters/{cluster}/pause",
+    "users": "/users",
+    "user": "/users/{username}",
 }
 #: By forecast that a page shows beside its form: the operation of the API that returns the same.
 _FORECASTS: Mapping[str, str] = {
@@ -60,6 +62,8 @@ _PAGES_ONLY: Mapping[str, str] = {
     "tokens": "API tokens",
     # There is no user yet, so nobody has a token.
     "setup": "the first administrator",
+    # Its link is the proof: the person has no password and no token yet.
+    "invitation": "accepting an invitation",
 }
 
 

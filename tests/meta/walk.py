@@ -44,6 +44,7 @@ VALUES: Mapping[str, str] = {
     "key": "x",
     "pk": "1",
     "token": "x",
+    "username": "nobody",
 }
 #: Without repeats: an address with two operations stands in the URL patterns under both names.
 ROUTES = sorted(

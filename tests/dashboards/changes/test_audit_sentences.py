@@ -31,6 +31,8 @@ from fleet.vocabulary.changes import ChangeKind
         ("service.verified", "Drain proxy-1", "succeeded", "verified the service change “Drain proxy-1”"),
         ("policy.undone", "x", "succeeded", "marked the policy change “x” as undone"),
         ("alert-rule.update", "stranded", "succeeded", "updated the alert rule stranded"),
+        ("user.invite", "grace", "succeeded", "invited the user account grace"),
+        ("user.end-sessions", "grace", "refused", "tried to end the sessions of the user account grace"),
         ("user.role", "grace", "succeeded", "changed the role of the user account grace"),
         ("backup.restore", "a.tar.gz", "succeeded", "restored the backup a.tar.gz"),
         (

@@ -13,6 +13,7 @@ from django.test import Client
 
 from fleet.models.access import Permission, has_permission
 from fleet.models.changes import AuditEntry
+from fleet.models.clusters import ensure_default_cluster
 
 pytestmark = pytest.mark.django_db
 
@@ -102,3 +103,33 @@ def test_sessions_of_a_disabled_user_end() -> None:
     _run_command("enable", "vera")
     assert vera.get("/accounts/password/change/").status_code == 302
     assert olaf.get("/accounts/password/change/").status_code == 200
+
+
+def test_invite_prints_a_link_and_renews_it() -> None:
+    """The page behind the last link sets the password; a new user needs a role."""
+    with pytest.raises(CommandError, match="--role"):
+        _run_command("invite", "ada")
+    link = _run_command("invite", "ada", "--role", "viewer")
+    renewed_link = _run_command("invite", "ada")
+    paths = [text.partition("8000")[2] for text in (link, renewed_link)]
+    assert [Client().get(path).status_code for path in paths] == [404, 200]
+    assert json.loads(_run_command("show", "ada", "--json"))["invited"] is True
+    User.objects.create_user("vera", password="correct horse battery")
+    with pytest.raises(CommandError, match="has a password already"):
+        _run_command("invite", "vera")
+
+
+def test_access_of_a_user_is_limited_and_ended() -> None:
+    """A shell refuses nothing: it may limit the last administrator."""
+    _run_command("create", "vera", "--role", "admin")
+    ensure_default_cluster()
+    Client().force_login(User.objects.get())
+    assert _run_command("limits", "vera", "default") == "vera sees default"
+    with pytest.raises(CommandError, match="there is no cluster nowhere"):
+        _run_command("limits", "vera", "nowhere")
+    assert _run_command("limits", "vera") == "vera sees all clusters"
+    assert json.loads(_run_command("show", "vera", "--json"))["sessions"] == 1
+    assert _run_command("sessions", "vera") == "1 sessions of vera ended"
+    assert _run_command("tokens", "vera") == "0 API tokens of vera revoked"
+    assert _run_command("second-factor", "vera") == "0 second factors of vera removed"
+    assert "roles: admin" in _run_command("show", "vera")
