@@ -85,7 +85,7 @@ logger = logging.getLogger(__name__)
 
 def _make_docs_public(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
     """Let everybody read the API documentation. Swagger, from ninja's wheel, writes style attributes."""
-    return public(csp_update({"style-src": [UNSAFE_INLINE]})(view))
+    return public(csp_update({"style-src-attr": [UNSAFE_INLINE]})(view))
 
 
 class _Api(NinjaAPI):

@@ -109,5 +109,5 @@ async def test_signing_out_ends_the_live_link(page: Page, demo: Demo) -> None:
     other_page = await page.context.new_page()
     await other_page.goto(demo.url, wait_until="commit")
     await other_page.click("#user-menu summary")
-    await other_page.click("#user-menu button")
+    await other_page.click("#user-menu form button")
     await expect(page.locator("#banner")).to_contain_text("You are signed out")

@@ -57,7 +57,7 @@ async def test_banner_moves_nothing(visiting: Visiting, path: str) -> None:
 async def test_toast_covers_no_controls(
     visiting: Visiting, path: str, last_part: str, size: ViewportSize, *, is_scrolled: bool
 ) -> None:
-    """It has room of its own: neither those of the replay nor those of the page; one that has the focus, neither."""
+    """Neither those of the replay nor those of the page; one that has the focus, neither."""
     visit = await visiting(viewport=size)
     await visit.fleet.begin()
     page = await visit.open(path)
@@ -76,8 +76,25 @@ async def test_toast_covers_no_controls(
     assert await page.evaluate("document.documentElement.scrollWidth") <= size["width"]
 
 
+@pytest.mark.parametrize("path", ["/incidents/", "/agents/", "/history/"])
+async def test_toasts_move_nothing(visiting: Visiting, path: str) -> None:
+    """They lie over a corner of the page, and leave it as it was."""
+    visit = await visiting(viewport={"width": 1400, "height": 900})
+    await visit.fleet.begin()
+    page = await visit.open(path)
+    await expect(page.locator("#dialog")).to_be_attached()
+    await page.wait_for_load_state("load")
+    top = await page.evaluate(_TOP)
+    await page.evaluate(_ANNOUNCE)
+    await expect(page.locator(".toast")).to_be_in_viewport(ratio=1)
+    assert await page.evaluate(_TOP) == top
+    assert await page.evaluate(_COVERED) == []
+    await page.locator(".toast button").click()
+    await expect(page.locator(".toast")).to_have_count(0)
+
+
 async def test_toast_waits_for_the_pointer_to_rest(visiting: Visiting) -> None:
-    """It moves the page: somebody who is about to click would hit another button."""
+    """Somebody who is about to click would hit the toast."""
     visit = await visiting()
     await visit.fleet.begin()
     page = await visit.open("/agents/")

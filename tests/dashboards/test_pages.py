@@ -240,7 +240,7 @@ def test_queries_do_not_grow_with_the_fleet(
     path: str,
     query_count: int,
 ) -> None:
-    """Session, user, permissions, limits, number of clusters, and what each page needs, as changes for the headline."""
+    """Session, user, permissions twice, limits, clusters, and what each page needs: changes, charts."""
     with django_assert_max_num_queries(query_count):
         assert viewer.get(path).status_code == 200
 

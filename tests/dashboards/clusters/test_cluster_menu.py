@@ -17,14 +17,19 @@ def test_clusters_with_state_and_stranded_agents(client: Client, person: MakeUse
     """In the order of /clusters/; a cluster without addresses has no state yet."""
     Cluster.objects.create(id="other", name="Other <b>")
     client.force_login(person("viewer"))
-    default, other = client.get("/clusters/menu.json").json()["clusters"]
-    assert (default["id"], default["prefix"], default["stranded_count"], default["symbol"]) == (
+    default_entry, other_entry = client.get("/clusters/menu.json").json()["clusters"]
+    assert (
+        default_entry["id"],
+        default_entry["prefix"],
+        default_entry["stranded_count"],
+        default_entry["symbol"],
+    ) == (
         "default",
         "",
         1,
         "stranded",
     )
-    assert other == {
+    assert other_entry == {
         "id": "other",
         "name": "Other <b>",
         "prefix": "/c/other",

@@ -4,6 +4,7 @@
 import { label, STATES } from "./fleet-state.js";
 import { addMoment, pastMoment } from "./moment.js";
 import { interrupt, markTab, showStatus } from "./page.js";
+import { placeToasts } from "./toast-place.js";
 
 const EVERY_MS = 15_000;
 const STAYS_MS = 15_000;
@@ -11,7 +12,7 @@ const STAYS_MS = 15_000;
 const MIN_FAILURES = 2;
 /** Maximum number of toasts: in a burst of incidents, the page stays in view. */
 const MAX_TOASTS = 3;
-/** A toast moves the page. It waits until the pointer has rested for this long, but not for ever. */
+/** A toast may cover a place that somebody is about to click. It waits until the pointer has rested for this long, but not for ever. */
 const POINTER_REST_MS = 700;
 const MAX_WAIT_MS = 5_000;
 
@@ -85,6 +86,13 @@ function whenPointerRests(work, since = performance.now()) {
   else setTimeout(() => whenPointerRests(work, since), wait);
 }
 
+function remove(toast) {
+  toast.remove();
+  placeToasts(toasts);
+}
+
+for (const event of ["scroll", "resize"]) addEventListener(event, () => requestAnimationFrame(() => placeToasts(toasts)), { passive: true });
+
 function showToast({ text, severity, number }) {
   told.set(number, Date.now());
   const toast = document.createElement("div");
@@ -97,12 +105,13 @@ function showToast({ text, severity, number }) {
   close.type = "button";
   close.textContent = "×";
   close.setAttribute("aria-label", "Close");
-  close.addEventListener("click", () => toast.remove());
+  close.addEventListener("click", () => remove(toast));
   toast.append(link, close);
   whenPointerRests(() => {
     toasts.append(toast);
     while (toasts.childElementCount > MAX_TOASTS) toasts.firstElementChild.remove();
-    const end = () => toast.matches(":hover, :focus-within") || toast.remove();
+    placeToasts(toasts);
+    const end = () => toast.matches(":hover, :focus-within") || remove(toast);
     setTimeout(() => whenPointerRests(end), STAYS_MS);
   });
   if (severity === "critical") interrupt(text);

@@ -84,12 +84,13 @@ export function swap(old, fresh) {
 
 /** Return the element of a new part that an element of the old part has become: the focus stays where a user put it. */
 function findSame(element, fresh) {
-  for (const name of ["href", "id", "aria-label"]) {
+  for (const name of ["href", "id", "aria-label", "data-key"]) {
     const value = element.getAttribute(name);
     if (value) return fresh.querySelector(`[${name}="${CSS.escape(value)}"]`);
   }
   const details = element.localName === "summary" ? element.parentElement.id : "";
-  return details === "" ? null : fresh.querySelector(`#${CSS.escape(details)} > summary`);
+  if (details !== "") return fresh.querySelector(`#${CSS.escape(details)} > summary`);
+  return [...fresh.querySelectorAll(element.localName)].find((other) => other.textContent === element.textContent);
 }
 
 /** Start updating all relative times below `root`, from the ages that the server rendered. */
