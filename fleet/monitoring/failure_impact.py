@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from fleet.monitoring.columns import HEALTH_CHECK
+from fleet.monitoring.columns import HEALTH_CHECK, NO_INSTANCE
 from fleet.monitoring.evidence import ReconnectMode
 from fleet.monitoring.last_tunnels import is_responding
 from fleet.monitoring.views import FleetTable, InstanceView
@@ -49,21 +49,28 @@ def mask_only_tunnels(table: FleetTable, proxies: Collection[int]) -> Mask:
     They have a tunnel with that proxy, and none with another proxy that responds. Of a proxy that does not respond,
     its last known tunnels count. Retired agents do not count.
     """
-    mask: Mask = np.zeros(len(table.ids), dtype=np.bool_)
-    responding_indices = [
-        index
-        for index, view in table.instances.items()
-        if view.facts.kind is InstanceKind.PROXY and is_responding(view)
-    ]
-    # An agent may have two tunnels with the same proxy.
-    tunnels = np.unique(table.tunnel_agents.astype(np.uint64) << np.uint64(16) | table.tunnel_proxies)
-    tunnel_agents, tunnel_proxies = (tunnels >> np.uint64(16)).astype(np.intp), tunnels & np.uint64(0xFFFF)
-    is_live = np.isin(tunnel_proxies, responding_indices)
-    live_counts = np.bincount(tunnel_agents[is_live], minlength=len(table.ids))
+    agents, tunnel_proxies = table.tunnel_agents, table.tunnel_proxies
+    is_live = np.isin(
+        tunnel_proxies,
+        [
+            index
+            for index, view in table.instances.items()
+            if view.facts.kind is InstanceKind.PROXY and is_responding(view)
+        ],
+    )
+    live_agents, live_proxies = agents[is_live], tunnel_proxies[is_live]
+    # One proxy of each agent, and whether the agent has another one: without sorting, which took 150 ms for 170,000
+    # tunnels. An agent may have two tunnels with the same proxy.
+    any_proxy = np.full(len(table.ids), NO_INSTANCE, np.uint16)
+    any_proxy[live_agents] = live_proxies
+    has_others: Mask = np.zeros(len(table.ids), dtype=np.bool_)
+    has_others[live_agents[any_proxy[live_agents] != live_proxies]] = True
     rows = np.isin(tunnel_proxies, list(proxies))
-    is_only = live_counts[tunnel_agents[rows]] == is_live[rows]
-    mask[tunnel_agents[rows][is_only]] = True
-    mask &= table.verdicts["state"] != State.RETIRED
+    targets, target_agents = tunnel_proxies[rows], agents[rows]
+    is_only = (any_proxy[target_agents] == targets) | (any_proxy[target_agents] == NO_INSTANCE)
+    mask: Mask = np.zeros(len(table.ids), dtype=np.bool_)
+    mask[target_agents[is_only]] = True
+    mask &= ~has_others & (table.verdicts["state"] != State.RETIRED)
     return mask
 
 
