@@ -131,6 +131,9 @@ def _page_bodies(name: str, owner: str, ids: Ids) -> list[dict[str, Any]]:
         "change-abort": [{}],
         "setup": [{"username": "mine", "password": "x", "password_again": "y"}],
         "tokens": [{"revoke": ids.get("token", 0)}],
+        "users": [{"username": "mine", "role": "admin"}],
+        "user": [{"do": "role", "role": "admin"}, {"do": "disable"}],
+        "invitation": [{"password": "x", "password_again": "y"}],
         "cluster-new": [_CLUSTER | {"cluster_id": "mine"}],
         "cluster": [
             *({"do": do} for do in ("test", "pause", "resume")),
@@ -147,6 +150,12 @@ def _api_bodies(path: str) -> list[dict[str, Any]]:
         "/clusters": [_API_CLUSTER | {"id": "mine"}],
         "/clusters/<cluster>": [_API_CLUSTER],
         "/clusters/<cluster>/delete": [{"confirmation": FOREIGN}, {"confirmation": OWN}],
+        "/users": [{"username": "mine", "role": "admin"}],
+        "/users/<username>": [{"role": "admin"}],
+        "/invitation": [{}],
+        "/end-sessions": [{}],
+        "/revoke-tokens": [{}],
+        "/reset-second-factor": [{}],
         "/pause": [{}],
         "/resume": [{}],
         "/acknowledge": [{}],
@@ -322,8 +331,12 @@ _ALERTING = (
 )  # fmt: skip
 
 #: Pages and operations without a body that change clusters, for which a limited admin is refused whatever the cluster.
-_INSTALLATION_PAGES = ("cluster-new", "cluster-edit")
-_INSTALLATION_OPERATIONS = ("/clusters/<cluster>/pause", "/clusters/<cluster>/resume")
+_INSTALLATION_PAGES = ("cluster-new", "cluster-edit", "users", "user")
+_INSTALLATION_OPERATIONS = (
+    *("/clusters/<cluster>/pause", "/clusters/<cluster>/resume"),
+    *("/users", "/users/<username>", "/invitation", "/end-sessions", "/revoke-tokens"),
+    "/reset-second-factor",
+)
 
 
 def _visits(

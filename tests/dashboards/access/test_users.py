@@ -136,7 +136,9 @@ def test_access_ends_at_once(admin: Client, grace: User) -> None:
 def test_nobody_locks_themselves_out(admin: Client, fields: dict[str, str]) -> None:
     """With an entry that it was refused."""
     assert "ask another administrator" in _post(admin, "admin", **fields)
-    row = admin.get("/users/admin/").context["row"]
+    page = admin.get("/users/admin/")
+    assert 'value="disable"' not in page.content.decode()
+    row = page.context["row"]
     assert (row.state, row.role, row.clusters) == ("active", "admin", ())
     assert AuditEntry.objects.latest("pk").outcome == "refused"
 
