@@ -30,7 +30,7 @@ from dashboards.changes.views import (
     service,
 )
 from dashboards.clusters import views as clusters
-from dashboards.fleet.views import agent_sets, agents, comparison, history, replay, retire
+from dashboards.fleet.views import agent_sets, agents, comparison, history, replay, retire, saved_views
 from dashboards.fleet.views import map as fleet_map
 from dashboards.fleet.views import now as fleet_now
 from dashboards.system import health as system
@@ -64,6 +64,7 @@ def _page_routes(suffix: str) -> list[URLPattern | URLResolver]:
         path("agents/<str:agent_id>/", agents.agent, name=f"agent{suffix}"),
         path("agents/<str:agent_id>/retire/", retire.retire, name=f"retire{suffix}"),
         # Not below agents/: an agent may have any id.
+        path("agent-views/", saved_views.agent_views, name=f"agent-views{suffix}"),
         path("agent-sets/", agent_sets.change_agent_set, name=f"agent-set{suffix}"),
         path("retirements/", retire.retire_selected, name=f"retire-selected{suffix}"),
         path("networking/", networking.networking_config, name=f"networking{suffix}"),

@@ -25,7 +25,7 @@ from dashboards.fleet import agent_csv, agent_json, agent_query
 from dashboards.fleet.agent_groups import LABEL_PREFIX, GroupingError, label_keys_of
 from dashboards.fleet.agent_history import read_agent_changes
 from dashboards.fleet.agent_list import filters as list_filters
-from dashboards.fleet.agent_list import typeahead
+from dashboards.fleet.agent_list import saved_views, typeahead
 from dashboards.fleet.agent_list.columns import (
     COLUMNS,
     COOKIE,
@@ -77,7 +77,7 @@ def agents(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponse
     filter), `column_heads` (column headers by sort key), `column_choice` (ColumnChoice), `column_options` (AgentColumn,
     whether it is shown, why it is hidden by default), `sort`, `list_query` (query string of the first page),
     `clear_query` (the same without filters), `csv_url`, `json_url`, `suggestions_url`, `can_select` (the user may act
-    on agents), `map_url`.
+    on agents), `map_url`, saved_views.menu_context_of.
     """
     moment = moment_of(request, cluster)
     reader, now = moment.reader, moment.now
@@ -142,6 +142,7 @@ def agents(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpResponse
         "suggestions_url": f"{prefix}/agent-filters.json",
         "map_url": map_url_of(prefix, at=moment.past_at, query=filters.text),
     }
+    context |= saved_views.menu_context_of(request, cluster, filters.text, choice)
     context["can_select"] = (
         moment.past_at is None
         and group_rows is None
