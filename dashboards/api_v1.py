@@ -50,7 +50,7 @@ from dashboards.clusters import connection_test_api
 from dashboards.fleet import agent_query
 from dashboards.fleet.agent_history import read_agent_changes
 from dashboards.fleet.agent_query import MAX_LIMIT, PAGE_SIZE, QueryError
-from dashboards.fleet.api import agent_sets, history, responses, retire, schemas, timeline
+from dashboards.fleet.api import agent_sets, history, responses, retire, saved_views, schemas, timeline
 from dashboards.fleet.timeline.buckets import split_range
 from dashboards.fleet.timeline.comparison_rows import compare_moments
 from dashboards.fleet.timeline.count_history import count_periods
@@ -135,6 +135,7 @@ api.add_router("", rules.router)
 api.add_router("", configuration.router)
 api.add_router("", retire.router)
 api.add_router("", agent_sets.router)
+api.add_router("", saved_views.router)
 api.add_router("", drain.router)
 api.add_router("", degrade.router)
 api.add_router("", service.router)

@@ -32,7 +32,7 @@ from dashboards.changes.views import (
 )
 from dashboards.clusters import cluster_menu
 from dashboards.clusters import views as clusters
-from dashboards.fleet.views import agent_sets, agents, comparison, history, replay, retire
+from dashboards.fleet.views import agent_sets, agents, comparison, history, replay, retire, saved_views
 from dashboards.fleet.views import map as fleet_map
 from dashboards.fleet.views import now as fleet_now
 from dashboards.instances import views as instances
@@ -66,11 +66,14 @@ def _page_routes(suffix: str) -> list[URLPattern | URLResolver]:
         path("instances/<str:instance_id>/", instances.instance, name=f"instance{suffix}"),
         path("instances/<str:instance_id>/service/", service.service, name=f"service{suffix}"),
         path("instances/<str:instance_id>/degrade/", degrade.degrade, name=f"degrade{suffix}"),
+        path("agent-filters.json", agents.agent_filters, name=f"agent-filters{suffix}"),
         path("agent-ids.json", agents.agent_ids, name=f"agent-ids{suffix}"),
+        path("agents.json", agents.agents_json, name=f"agents-json{suffix}"),
         path("agents.csv", agents.agents_csv, name=f"agents-csv{suffix}"),
         path("agents/<str:agent_id>/", agents.agent, name=f"agent{suffix}"),
         path("agents/<str:agent_id>/retire/", retire.retire, name=f"retire{suffix}"),
         # Not below agents/: an agent may have any id.
+        path("agent-views/", saved_views.agent_views, name=f"agent-views{suffix}"),
         path("agent-sets/", agent_sets.change_agent_set, name=f"agent-set{suffix}"),
         path("retirements/", retire.retire_selected, name=f"retire-selected{suffix}"),
         path("networking/", networking.networking_config, name=f"networking{suffix}"),

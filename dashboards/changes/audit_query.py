@@ -24,7 +24,7 @@ ACTION_GROUPS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "policies": ("Policies", ("policy",)),
     "campaigns": ("Reconnect campaigns", ("reconnect",)),
     "instances": ("Instances", ("instance", "service", "degrade")),
-    "agents": ("Agents", ("agent", "retire")),
+    "agents": ("Agents", ("agent", "retire", "saved-view")),
     "alerting": (
         "Alerting",
         (

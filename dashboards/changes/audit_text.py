@@ -19,6 +19,7 @@ _SUBJECT_TEXTS = {
     "retire": "retirement",
     "alert-rule": "alert rule",
     "agent-set": "agent set",
+    "saved-view": "saved view",
     "runbook": "custom text of the runbook",
     "window": "maintenance window",
     "delivery": "notification",

@@ -49,17 +49,17 @@ def to_csv_row(view: AgentView, facts_by_id: Mapping[str, InstanceFacts]) -> lis
             verdict.reason.slug,
             verdict.sentence,
             name_of(verdict.cause),
-            _format_iso(view.since),
+            format_iso(view.since),
             verdict.recovery.slug,
-            _format_iso(verdict.recovers_at),
+            format_iso(verdict.recovers_at),
             name_of(view.auth),
             " ".join(name_of(proxy) for proxy in view.proxies),
             name_of(view.home_proxy),
-            _format_iso(view.heartbeat_at),
-            _format_iso(view.expires_at),
+            format_iso(view.heartbeat_at),
+            format_iso(view.expires_at),
             view.mode.slug,
             _SWITCH_TEXTS[view.health_check],
-            _format_iso(view.policy_read_at),
+            format_iso(view.policy_read_at),
             " ".join(sorted({facts.group for facts in proxy_facts} - {""})),
             " ".join(map(str, sorted({facts.generation for facts in proxy_facts}))),
             view.version,
@@ -69,13 +69,19 @@ def to_csv_row(view: AgentView, facts_by_id: Mapping[str, InstanceFacts]) -> lis
 
 
 def iterate_csv_chunks(
-    views: Iterable[AgentView], instances: Iterable[InstanceView], *, chunk_size: int = 500
+    views: Iterable[AgentView],
+    instances: Iterable[InstanceView],
+    *,
+    columns: Sequence[str] = COLUMNS,
+    chunk_size: int = 500,
 ) -> Iterator[str]:
-    """Yield the header line and one line per agent, in chunks of `chunk_size` lines."""
+    """Yield the header line and one line per agent, in chunks of `chunk_size` lines; `columns`: some of COLUMNS."""
+    positions = [COLUMNS.index(column) for column in columns]
     facts_by_id = {instance.facts.id: instance.facts for instance in instances}
-    rows: list[Sequence[str]] = [COLUMNS]
+    rows: list[Sequence[str]] = [columns]
     for view in views:
-        rows.append(to_csv_row(view, facts_by_id))
+        row = to_csv_row(view, facts_by_id)
+        rows.append([row[position] for position in positions])
         if len(rows) >= chunk_size:
             yield _to_csv(rows)
             rows = []
@@ -89,6 +95,7 @@ def _to_csv(rows: Iterable[Sequence[str]]) -> str:
     return text.getvalue()
 
 
-def _format_iso(at: float | None) -> str:
+def format_iso(at: float | None) -> str:
+    """Return seconds since the epoch as ISO 8601 in UTC; empty if there is no such time."""
     timestamp = to_moment_or_none(at)
     return "" if timestamp is None else timestamp.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,15 +1,13 @@
-"""Groups of agents by the version or a label that they report, for the map; and what agents report, for typeahead."""
+"""Groups of agents by the version or a label that they report, for the map."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from dashboards.shared.agent_filters import format_label_filter, format_version_filter
 from fleet.monitoring.views import FleetTable
 from fleet.vocabulary.natural_order import version_sort_key
 
@@ -48,32 +46,9 @@ def group_of_agents(table: FleetTable, grouping: str) -> AgentGroups:
 
 def label_keys_of(table: FleetTable) -> tuple[str, ...]:
     """Return the keys of all labels that agents have, in natural order."""
-    keys = {key for labels, _ in _label_sets_in_use(table) for key in labels}
+    numbers = np.flatnonzero(np.bincount(table.attributes.label_set_numbers(len(table.ids))))
+    keys = {key for number in numbers.tolist() for key in table.attributes.label_sets[number]}
     return tuple(sorted(keys, key=version_sort_key))
-
-
-def suggest_filters(table: FleetTable, limit: int) -> tuple[str, ...]:
-    """Return up to `limit` filters of agent_query by version and label, those of most agents first."""
-    counts: Counter[str] = Counter()
-    version_counts = np.bincount(table.attributes.version_numbers(len(table.ids)))
-    for number in np.flatnonzero(version_counts).tolist():
-        if version := table.attributes.versions[number]:
-            counts[format_version_filter(version)] += int(version_counts[number])
-    for labels, agent_count in _label_sets_in_use(table):
-        for key, label_value in labels.items():
-            if label_filter := format_label_filter(key, label_value):
-                counts[label_filter] += agent_count
-    sorted_filters = sorted(counts, key=lambda text: (-counts[text], version_sort_key(text)))
-    return tuple(sorted_filters[:limit])
-
-
-def _label_sets_in_use(table: FleetTable) -> list[tuple[dict[str, str], int]]:
-    """Return the label sets that agents have, and of how many agents."""
-    agent_counts = np.bincount(table.attributes.label_set_numbers(len(table.ids)))
-    return [
-        (dict(table.attributes.label_sets[number]), int(agent_counts[number]))
-        for number in np.flatnonzero(agent_counts).tolist()
-    ]
 
 
 def _merge_groups(names: Sequence[str], numbers: npt.NDArray[np.uint32]) -> AgentGroups:

@@ -1,27 +1,30 @@
 """Filters, order and pagination of the list of agents.
 
-`state:stranded -state:healthy proxy:proxy-1 cause:backend label.env:prod -version:1.2.* id:7f2c web`: words with a
-colon are filters, a minus negates a filter, the same key twice means either value, other words are searched in names
-and ids. Versions and values of labels may have `*`, `?` and `[...]`. Pages and API share this.
+`state:stranded -state:healthy proxy:proxy-1 cause:backend label.env:prod -version:1.2.* age:>5m id:7f2c web`: words
+with a colon are filters, a minus negates a filter, the same key twice means either value (ages: both), other words are
+searched in names and ids. Versions and values of labels may have `*`, `?` and `[...]`. Pages and API share this.
 """
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from fleet.monitoring.columns import NO_INSTANCE
+from dashboards.fleet import agent_masks
+from dashboards.fleet.agent_comparisons import ComparisonError, NumberComparison, parse_age, parse_generation
+from dashboards.fleet.agent_masks import Mask
+from fleet.monitoring.evidence import ReconnectMode
 from fleet.monitoring.failure_impact import mask_only_tunnels
 from fleet.monitoring.views import FleetTable
 from fleet.vocabulary.natural_order import natural_sort_key, version_sort_key
-from fleet.vocabulary.verdicts import BACKEND_CAUSE, STATES_BY_URGENCY, State
+from fleet.vocabulary.verdicts import STATES_BY_URGENCY, State
 
-Mask = npt.NDArray[np.bool_]
+T = TypeVar("T")
 SortKeys = npt.NDArray[np.int64]
 
 #: Default and maximum number of agents on one page.
@@ -33,11 +36,11 @@ MAX_SEARCH_TERMS = 20
 MAX_ATTRIBUTE_FILTERS = 20
 #: Maximum digits of a number in a cursor. No key or index has more, and numpy cannot compare larger numbers.
 _MAX_DIGITS = 18
-_FILTER_KEYS = ("state", "proxy", "only-proxy", "auth", "cause", "version", "id")
-#: The auth backend of the cluster as a cause.
-BACKEND_NAME = "backend"
-#: Instead of a proxy or an auth: none is known.
-NO_INSTANCE_NAME = "none"
+FILTER_KEYS = (
+    "state", "cause", "proxy", "only-proxy", "auth", "mode", "version", "group", "generation", "age", "id",
+)  # fmt: skip
+#: Beginning of the filters by label: `label.env:prod`.
+LABEL_PREFIX = "label."
 #: Sort keys; a minus before a key reverses the order. The default is the order of the map.
 SORT_KEYS = ("name", "state", "since", "version")
 #: Cache by cluster: the names that were ranked last, and their ranks. The tuple of names stays the same between polls.
@@ -71,6 +74,16 @@ class AgentQuery:
     #: Names or ids of the instances that cause the state, or `backend`.
     causes: tuple[str, ...] = ()
     not_causes: tuple[str, ...] = ()
+    modes: tuple[ReconnectMode, ...] = ()
+    not_modes: tuple[ReconnectMode, ...] = ()
+    #: Groups and generations of proxies.
+    groups: tuple[str, ...] = ()
+    not_groups: tuple[str, ...] = ()
+    generations: tuple[NumberComparison, ...] = ()
+    not_generations: tuple[NumberComparison, ...] = ()
+    #: Seconds in the present state. Every comparison must hold, and none of the excluded ones.
+    ages: tuple[NumberComparison, ...] = ()
+    not_ages: tuple[NumberComparison, ...] = ()
     #: Ids of agents.
     ids: tuple[str, ...] = ()
     not_ids: tuple[str, ...] = ()
@@ -96,26 +109,44 @@ def _parse_state(slug: str) -> State:
         raise QueryError(str(error)) from None
 
 
-def parse(text: str) -> AgentQuery:
-    """Parse a filter. Raises QueryError."""
+def _parse_mode(slug: str) -> ReconnectMode:
+    for mode in ReconnectMode:
+        if slug.lower().replace("-", "_") == mode.slug:
+            return mode
+    raise QueryError(
+        f"Unknown reconnect mode {slug!r}. Use one of: {', '.join(mode.slug for mode in ReconnectMode)}."
+    )
+
+
+def split_filters(text: str) -> list[str]:
+    """Return the words and filters of a text, without their quotes. Raises QueryError."""
     try:
-        tokens = shlex.split(text)
+        return shlex.split(text)
     except ValueError as error:
         raise QueryError(f"Invalid filter: {str(error).lower()}.") from error
+
+
+def parse(text: str) -> AgentQuery:
+    """Parse a filter. Raises QueryError."""
+    return parse_filters(split_filters(text))
+
+
+def parse_filters(tokens: Iterable[str]) -> AgentQuery:
+    """Parse words and filters. Raises QueryError."""
     filters: dict[str, list[str]] = {}
     labels: dict[bool, list[tuple[str, str]]] = {False: [], True: []}
     terms: list[str] = []
     for token in tokens:
         is_negated = token.startswith("-")
         key, colon, filter_value = token.removeprefix("-").partition(":")
-        if colon and key in _FILTER_KEYS:
+        if colon and key in FILTER_KEYS:
             filters.setdefault(f"-{key}" if is_negated else key, []).append(filter_value)
-        elif colon and key.startswith("label.") and key != "label.":
-            labels[is_negated].append((key.removeprefix("label."), filter_value))
-        elif colon and key in {"label", "label."}:
+        elif colon and key.startswith(LABEL_PREFIX) and key != LABEL_PREFIX:
+            labels[is_negated].append((key.removeprefix(LABEL_PREFIX), filter_value))
+        elif colon and key in {"label", LABEL_PREFIX}:
             raise QueryError("A filter by label names the key of the label: label.env:prod.")
         elif colon:
-            available_keys = f"{', '.join(_FILTER_KEYS)}, label.KEY"
+            available_keys = f"{', '.join(FILTER_KEYS)}, label.KEY"
             raise QueryError(f"Unknown filter {key!r}. Available filters: {available_keys}.")
         else:
             terms.append(token.lower())
@@ -126,9 +157,16 @@ def parse(text: str) -> AgentQuery:
         raise QueryError(
             f"Too many filters: a filter can contain up to {MAX_ATTRIBUTE_FILTERS} versions and labels."
         )
+
+    def parse_all(key: str, parse_one: Callable[[str], T]) -> tuple[T, ...]:
+        try:
+            return tuple(map(parse_one, filters.get(key, [])))
+        except ComparisonError as error:
+            raise QueryError(str(error)) from None
+
     return AgentQuery(
-        states=tuple(_parse_state(slug) for slug in filters.get("state", [])),
-        not_states=tuple(_parse_state(slug) for slug in filters.get("-state", [])),
+        states=parse_all("state", _parse_state),
+        not_states=parse_all("-state", _parse_state),
         proxies=tuple(filters.get("proxy", [])),
         not_proxies=tuple(filters.get("-proxy", [])),
         only_proxies=tuple(filters.get("only-proxy", [])),
@@ -141,6 +179,14 @@ def parse(text: str) -> AgentQuery:
         not_labels=tuple(labels[True]),
         causes=tuple(filters.get("cause", [])),
         not_causes=tuple(filters.get("-cause", [])),
+        modes=parse_all("mode", _parse_mode),
+        not_modes=parse_all("-mode", _parse_mode),
+        groups=tuple(filters.get("group", [])),
+        not_groups=tuple(filters.get("-group", [])),
+        generations=parse_all("generation", parse_generation),
+        not_generations=parse_all("-generation", parse_generation),
+        ages=parse_all("age", parse_age),
+        not_ages=parse_all("-age", parse_age),
         ids=tuple(filters.get("id", [])),
         not_ids=tuple(filters.get("-id", [])),
         search_terms=tuple(terms),
@@ -162,37 +208,54 @@ def narrow(
 
 def select(table: FleetTable, query: AgentQuery) -> npt.NDArray[np.intp]:
     """Return the indices of the agents that match `query`, in map order."""
+    return np.flatnonzero(mask_of(table, query))
+
+
+def mask_of(table: FleetTable, query: AgentQuery) -> Mask:
+    """Return which agents match `query`."""
     mask = np.ones(len(table.ids), dtype=np.bool_)
     states = table.verdicts["state"]
     if query.states:
         mask &= np.isin(states, [int(included_state) for included_state in query.states])
     if query.not_states:
         mask &= ~np.isin(states, [int(excluded_state) for excluded_state in query.not_states])
-    if query.proxies:
-        mask &= _mask_by_proxies(table, query.proxies)
-    if query.not_proxies:
-        mask &= ~_mask_by_proxies(table, query.not_proxies)
-    if query.only_proxies:
-        mask &= mask_only_tunnels(table, _find_instance_indices(table, query.only_proxies))
-    if query.not_only_proxies:
-        mask &= ~mask_only_tunnels(table, _find_instance_indices(table, query.not_only_proxies))
-    if query.auths:
-        mask &= _mask_by_auths(table, query.auths)
-    if query.not_auths:
-        mask &= ~_mask_by_auths(table, query.not_auths)
-    if query.versions or query.not_versions or query.labels or query.not_labels:
-        mask &= _mask_by_attributes(table, query)
-    if query.causes:
-        mask &= _mask_by_causes(table, query.causes)
-    if query.not_causes:
-        mask &= ~_mask_by_causes(table, query.not_causes)
-    if query.ids:
-        mask &= _mask_by_ids(table, query.ids)
-    if query.not_ids:
-        mask &= ~_mask_by_ids(table, query.not_ids)
+    if query.modes:
+        mask &= agent_masks.mask_by_modes(table, query.modes)
+    if query.not_modes:
+        mask &= ~agent_masks.mask_by_modes(table, query.not_modes)
+    if query.generations:
+        mask &= agent_masks.mask_by_generations(table, query.generations)
+    if query.not_generations:
+        mask &= ~agent_masks.mask_by_generations(table, query.not_generations)
+    text_filters = (
+        (agent_masks.mask_by_proxies, query.proxies, query.not_proxies),
+        (_mask_by_only_proxies, query.only_proxies, query.not_only_proxies),
+        (agent_masks.mask_by_auths, query.auths, query.not_auths),
+        (agent_masks.mask_by_versions, query.versions, query.not_versions),
+        (agent_masks.mask_by_causes, query.causes, query.not_causes),
+        (agent_masks.mask_by_groups, query.groups, query.not_groups),
+        (agent_masks.mask_by_ids, query.ids, query.not_ids),
+    )
+    for mask_by, included_texts, excluded_texts in text_filters:
+        if included_texts:
+            mask &= mask_by(table, included_texts)
+        if excluded_texts:
+            mask &= ~mask_by(table, excluded_texts)
+    for label_mask in agent_masks.masks_by_labels(table, query.labels):
+        mask &= label_mask
+    for label_mask in agent_masks.masks_by_labels(table, query.not_labels):
+        mask &= ~label_mask
+    for comparison in query.ages:
+        mask &= agent_masks.mask_by_age(table, comparison)
+    for comparison in query.not_ages:
+        mask &= ~agent_masks.mask_by_age(table, comparison)
     for term in query.search_terms:
-        mask &= _mask_by_term(table, term)
-    return np.flatnonzero(mask)
+        mask &= agent_masks.mask_by_term(table, term)
+    return mask
+
+
+def _mask_by_only_proxies(table: FleetTable, names_or_ids: tuple[str, ...]) -> Mask:
+    return mask_only_tunnels(table, agent_masks.find_instance_indices(table, names_or_ids))
 
 
 def select_sorted(table: FleetTable, query: AgentQuery, sort: str = "") -> npt.NDArray[np.intp]:
@@ -282,87 +345,3 @@ def _parse_cursor(table: FleetTable, cursor: str, sort: str) -> tuple[int, int]:
 
 def _is_number(text: str) -> bool:
     return text.isdecimal() and len(text) <= _MAX_DIGITS
-
-
-def _find_instance_indices(table: FleetTable, names_or_ids: tuple[str, ...]) -> list[int]:
-    accepted_names = set(names_or_ids)
-    return [
-        index
-        for index, view in table.instances.items()
-        if view.facts.name in accepted_names or view.facts.id in accepted_names
-    ]
-
-
-def _mask_by_proxies(table: FleetTable, names_or_ids: tuple[str, ...]) -> Mask:
-    """Return the mask of agents with a tunnel to one of the proxies, or without tunnels and last seen on one."""
-    proxies = _find_instance_indices(table, names_or_ids)
-    mask = np.zeros(len(table.ids), dtype=np.bool_)
-    mask[table.tunnel_agents[np.isin(table.tunnel_proxies, proxies)]] = True
-    no_tunnel_mask = np.ones(len(table.ids), dtype=np.bool_)
-    no_tunnel_mask[table.tunnel_agents] = False
-    last_proxy_mask = np.isin(table.memory["last_proxies"], proxies)
-    mask |= no_tunnel_mask & np.any(last_proxy_mask, axis=1)
-    if NO_INSTANCE_NAME in names_or_ids:
-        mask |= table.places["proxy"] == NO_INSTANCE
-    return mask
-
-
-def _mask_by_auths(table: FleetTable, names_or_ids: tuple[str, ...]) -> Mask:
-    mask: Mask = np.isin(table.memory["last_auth"], _find_instance_indices(table, names_or_ids))
-    if NO_INSTANCE_NAME in names_or_ids:
-        mask |= table.places["auth"] == NO_INSTANCE
-    return mask
-
-
-def _mask_by_attributes(table: FleetTable, query: AgentQuery) -> Mask:
-    """Return the mask of agents by version and labels; patterns are compared with the distinct ones only."""
-    agent_count, attributes = len(table.ids), table.attributes
-    mask = np.ones(agent_count, dtype=np.bool_)
-    if query.versions:
-        mask &= attributes.mask_by_version(_matcher_of(query.versions), agent_count)
-    if query.not_versions:
-        mask &= ~attributes.mask_by_version(_matcher_of(query.not_versions), agent_count)
-    for patterns, is_negated in ((query.labels, False), (query.not_labels, True)):
-        for key in dict.fromkeys(key for key, _ in patterns):
-            matches = _label_matcher_of(key, [pattern for other_key, pattern in patterns if other_key == key])
-            label_mask = attributes.mask_by_labels(matches, agent_count)
-            mask &= ~label_mask if is_negated else label_mask
-    return mask
-
-
-def _label_matcher_of(key: str, patterns: Iterable[str]) -> Callable[[Mapping[str, str]], bool]:
-    """Return whether labels have this key with a value that matches a pattern."""
-    matches = _matcher_of(patterns)
-    return lambda labels: key in labels and matches(labels[key])
-
-
-def _matcher_of(patterns: Iterable[str]) -> Callable[[str], bool]:
-    exact_texts, globs = set[str](), list[str]()
-    for pattern in patterns:
-        if any(mark in pattern for mark in "*?["):
-            globs.append(pattern)
-        else:
-            exact_texts.add(pattern)
-    return lambda text: text in exact_texts or any(fnmatchcase(text, glob) for glob in globs)
-
-
-def _mask_by_causes(table: FleetTable, names_or_ids: tuple[str, ...]) -> Mask:
-    """Return the mask of agents whose state has one of these causes."""
-    causes = _find_instance_indices(table, names_or_ids)
-    if BACKEND_NAME in names_or_ids:
-        causes.append(BACKEND_CAUSE)
-    mask: Mask = np.isin(table.verdicts["cause"], causes)
-    return mask
-
-
-def _mask_by_ids(table: FleetTable, ids: tuple[str, ...]) -> Mask:
-    accepted_ids = set(ids)
-    return np.fromiter((id_ in accepted_ids for id_ in table.ids), dtype=np.bool_, count=len(table.ids))
-
-
-def _mask_by_term(table: FleetTable, term: str) -> Mask:
-    return np.fromiter(
-        (term in name.lower() or term in id_ for id_, name in zip(table.ids, table.names, strict=True)),
-        dtype=np.bool_,
-        count=len(table.ids),
-    )

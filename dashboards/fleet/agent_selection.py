@@ -9,7 +9,8 @@ import numpy as np
 from django.http import HttpRequest, QueryDict
 
 from dashboards.fleet import agent_query
-from dashboards.fleet.agent_query import AgentQuery, QueryError
+from dashboards.fleet.agent_list.filters import read_list_query
+from dashboards.fleet.agent_query import QueryError
 from fleet.monitoring.views import FleetTable
 from fleet.vocabulary.counts import format_agent_count
 from fleet.vocabulary.verdicts import State
@@ -96,17 +97,6 @@ def read_selection(request: HttpRequest, table: FleetTable, now: float) -> tuple
     if is_form_submitted(request) and params.get("count") != str(selection.count):
         return selection, f"The filter matches {selection.subject} now. Review the number and confirm again."
     return selection, ""
-
-
-def read_list_query(params: QueryDict) -> AgentQuery:
-    """Return the filters of the list of agents. Raises QueryError."""
-    query = agent_query.parse(params.get("q", ""))
-    return agent_query.narrow(
-        query,
-        states=params.getlist("state"),
-        proxies=[name for name in (params.get("proxy", "").strip(),) if name],
-        auths=[name for name in (params.get("auth", "").strip(),) if name],
-    )
 
 
 def select_agents(table: FleetTable, params: QueryDict, now: float) -> AgentSelection:

@@ -145,7 +145,7 @@ def _format_agents(agents: list[dict[str, Any]]) -> str:
     "--search",
     metavar="QUERY",
     default="",
-    help="Only agents that match this search, such as 'state:stranded label.env:prod -version:18.2.* web'.",
+    help="Only agents that match this search, such as 'state:stranded age:>5m label.env:prod -version:18.2.* web'.",
 )
 @click.option(
     "--limit", type=click.IntRange(min=1), default=100, show_default=True, help="Maximum number of agents."

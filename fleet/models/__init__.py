@@ -22,6 +22,7 @@ from fleet.models.incidents import Incident, IncidentEvent, IncidentEvidence
 from fleet.models.inventory import Agent, Instance
 from fleet.models.networking import NetworkingReading, NetworkingRevision
 from fleet.models.runbooks import RunbookText
+from fleet.models.saved_views import SavedView
 from fleet.models.tokens import ApiToken
 
 __all__ = [
@@ -55,6 +56,7 @@ __all__ = [
     "RolloutStep",
     "Route",
     "RunbookText",
+    "SavedView",
     "Silence",
     "ensure_default_cluster",
 ]

@@ -65,6 +65,9 @@ class AuditAction(StrEnum):
     ALERTING_IMPORT = "alerting.import"
     AGENT_SET_CREATE = "agent-set.create"
     AGENT_SET_DELETE = "agent-set.delete"
+    SAVED_VIEW_CREATE = "saved-view.create"
+    SAVED_VIEW_UPDATE = "saved-view.update"
+    SAVED_VIEW_DELETE = "saved-view.delete"
     TOKEN_CREATE = "token.create"  # noqa: S105 - an action, not a secret
     TOKEN_REVOKE = "token.revoke"  # noqa: S105
     USER_CREATE = "user.create"

@@ -30,6 +30,7 @@ from fleet.models.incidents import Incident, IncidentEvent, VersionChange
 from fleet.models.inventory import Agent
 from fleet.models.networking import NetworkingRevision
 from fleet.models.runbooks import RunbookText
+from fleet.models.saved_views import SavedView
 from fleet.models.tokens import create_token
 from fleet.vocabulary.changes import SYSTEM_ACTOR, ChangeKind
 
@@ -121,10 +122,12 @@ def _of_cluster(cluster: str, own: Ids, installation_ids: Ids) -> dict[str, int]
     DesiredPolicy.objects.create(cluster_id=cluster, target=text, name="NAME", value=text)
     Drain.objects.create(cluster_id=cluster, instance=text, name=text, is_drained=True, actor_name=text)
     Agent.objects.create(cluster_id=cluster, agent_id=text, name=text, position=0)
+    view_owner = User.objects.create_user(f"owner-{text}")
+    view = SavedView.objects.create(cluster_id=cluster, owner=view_owner, name=text, is_shared=True)
     write_entry(Attempt(SYSTEM_ACTOR, "x.done", cluster, text), "succeeded", now)
     return {
         "incident": incident.pk, "delivery": delivery.pk, "agent_set": agent_set.pk, "change": change.pk,
-        "entry": AuditEntry.objects.latest("pk").pk,
+        "entry": AuditEntry.objects.latest("pk").pk, "view": view.pk,
     }  # fmt: skip
 
 
@@ -138,6 +141,7 @@ def _of_installation(own: Ids) -> dict[str, int]:
     token, _ = create_token(owner, "installation-address", [Permission.VIEW_FLEET], lifetime=None, now=now)
     return {
         "delivery": test.pk, "token": token.pk, "incident": 0, "agent_set": 0, "change": 0, "entry": entry.pk,
+        "view": 0,
     }  # fmt: skip
 
 
@@ -152,7 +156,7 @@ def _foreign() -> Iterator[QuerySet[Any]]:
         RunbookText,
     )
     of_cluster: tuple[type[Model], ...] = (
-        AgentSet, Incident, Change, NetworkingRevision, DesiredPolicy, Drain, Agent,
+        AgentSet, Incident, Change, NetworkingRevision, DesiredPolicy, Drain, Agent, SavedView,
     )  # fmt: skip
     for model in (*of_owner, *of_cluster):
         yield model._default_manager.exclude(cluster=OWN).order_by("pk")

@@ -117,6 +117,10 @@ def _page_bodies(name: str, owner: str, ids: Ids) -> list[dict[str, Any]]:
         "incident-acknowledge": [{}],
         "service": [{"action": "take-out", "reason": _REASON, "sure": "on"}],
         "retire": [{"action": "retire", "reason": _REASON, "sure": "on"}],
+        "agent-views": [
+            {"do": "save", "name": "mine", "parameters": "q=agent", "is_shared": "on"},
+            *({"do": do, "id": ids.get("view", 0), "name": "mine"} for do in ("change", "delete")),
+        ],
         "agent-set": [{"action": "add", "q": "agent", "count": "4", "agent_set": "critical"}],
         "retire-selected": [
             {"action": "retire", "q": "agent", "count": "4", "reason": _REASON, "sure": "on"}
@@ -199,6 +203,8 @@ def _api_bodies(path: str) -> list[dict[str, Any]]:
         "/disable": [{}],
         "/delete": [{}],
         "/extend": [{"hours": 1}],
+        "/agent-views": [{"name": "mine", "q": "agent", "is_shared": True}],
+        "/agent-views/<int:number>": [{"name": "mine", "is_shared": False}],
         "/agent-sets": [{"agent_set": "critical", "q": "agent"}],
         "/retirements": [{"is_retired": True, "reason": _REASON, "confirm_alive": True, "q": "agent"}],
         "/retire": [{"is_retired": True, "reason": _REASON, "confirm_alive": True}],
@@ -373,6 +379,7 @@ def _values(route: UrlRoute, cluster: str, ids: Ids) -> dict[str, str]:
         ("/routes/", "route"),
         ("/alert-rules/", "rule"),
         ("/deliveries/", "delivery"),
+        ("/agent-views/", "view"),
         ("", "silence"),
     )
     number = ids[next(kind for part, kind in parts if part in route.path)]

@@ -142,6 +142,10 @@ EXEMPT = {
     "fleet/models/alerting.py": (
         "tests/fleet/alerts/test_store.py, tests/fleet/alerts/test_outbox.py use them"
     ),
+    "dashboards/fleet/views/saved_views.py": (
+        "tests/dashboards/fleet/agent_list/test_saved_views.py sends its forms"
+    ),
+    "fleet/models/saved_views.py": "tests/dashboards/fleet/agent_list/test_saved_views.py writes and reads them",
     "fleet/models/runbooks.py": "tests/fleet/alerts/runbooks/test_custom_texts.py writes and reads them",
     "fleet/models/incidents.py": "tests/fleet/alerts/test_store.py writes and reads them",
     "fleet/models/inventory.py": "tests/fleet/monitoring/history/test_store.py writes and reads them",

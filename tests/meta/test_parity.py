@@ -19,6 +19,7 @@ _OPERATIONS: Mapping[str, str] = {
     "retire": "/agents/{agent_id}/retire",
     "retire-selected": "/retirements",
     "agent-set": "/agent-sets",
+    "agent-views": "/agent-views",
     "networking": "/networking-config/plan",
     "policy-target": "/policies/plan",
     "policy-cell": "/policies/plan",

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dashboards.fleet import agent_groups, agent_query
+from dashboards.fleet import agent_groups
 from dashboards.fleet.agent_groups import GroupingError
 from fleet.monitoring.agent_attributes import AttributeTable
 from fleet.monitoring.columns import ATTRIBUTE
@@ -47,7 +47,6 @@ def test_values_of_no_agent_have_no_group(table: FleetTable) -> None:
     groups = agent_groups.group_of_agents(table, "label.env")
     assert (groups.names, set(groups.numbers.tolist())) == (("prod",), {0})
     assert agent_groups.label_keys_of(table) == ("env", "site")
-    assert agent_groups.suggest_filters(table, 10) == (*("label.env:prod", "version:2.0", "label.site:oslo"),)
 
 
 @pytest.mark.parametrize("grouping", ["", "label.", "label", "auth"])
@@ -61,12 +60,3 @@ def test_table_without_agents_has_no_groups() -> None:
     table = FakeReader(states=[], as_of=time.time()).table("default", time.time())
     assert agent_groups.group_of_agents(table, "version").names == ()
     assert agent_groups.label_keys_of(table) == ()
-    assert agent_groups.suggest_filters(table, 5) == ()
-
-
-def test_suggestions_are_filters_by_number_of_agents(table: FleetTable) -> None:
-    """Each one finds agents; the limit cuts the rarest."""
-    suggestions = agent_groups.suggest_filters(table, 4)
-    assert suggestions == ("label.env:prod", "version:18.10.0", "label.env:dev", "label.site:oslo")
-    for suggestion in suggestions:
-        assert len(agent_query.select(table, agent_query.parse(suggestion)))

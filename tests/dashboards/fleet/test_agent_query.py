@@ -101,7 +101,7 @@ def test_errors_about_labels_name_the_form() -> None:
     for text in ("label:env=prod", "-label.:prod"):
         with pytest.raises(QueryError, match=r"label\.env:prod"):
             agent_query.parse(text)
-    with pytest.raises(QueryError, match=r"state, proxy, only-proxy, auth, cause, version, id, label\.KEY"):
+    with pytest.raises(QueryError, match=r"mode, version, group, generation, age, id, label\.KEY"):
         agent_query.parse("color:red")
 
 

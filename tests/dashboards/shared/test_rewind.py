@@ -211,7 +211,9 @@ def test_api_answers_as_of_the_past(client: Client, person: MakeUser) -> None:
 
 @pytest.mark.django_db
 @pytest.mark.usefixtures("past")
-@pytest.mark.parametrize("path", ["/", "/agents/", "/agents/id-0/", "/agents.csv", "/api/v1/agents"])
+@pytest.mark.parametrize(
+    "path", ["/", "/agents/", "/agents/id-0/", "/agents.csv", "/agents.json", "/api/v1/agents"]
+)
 @pytest.mark.parametrize(
     ("at", "sentence"),
     [

@@ -18,7 +18,8 @@ let asking = false;
 function busy() {
   const selection = document.getSelection();
   const form = document.activeElement?.form;
-  const isFillingIn = Boolean(form) && form.closest("dialog") === null;
+  // A form with data-live is outside of what is refreshed, or keeps its state itself.
+  const isFillingIn = Boolean(form) && form.closest("dialog") === null && form.dataset.live === undefined;
   return asking || paused || document.hidden || (selection !== null && !selection.isCollapsed) || isFillingIn;
 }
 
