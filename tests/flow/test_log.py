@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -100,6 +101,52 @@ def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
 def person(console: Console) -> Person:
     """An administrator."""
     return Person(console)
+
+
+def test_saved_views_are_logged(person: Person) -> None:
+    """A view is saved, shared under another name, and deleted."""
+    person.post("/agent-views/", do="save", name="mine", parameters="q=agent")
+    view = person.count_rows("savedview")
+    person.post("/agent-views/", do="change", id=view, name="ours", is_shared="on")
+    person.post("/agent-views/", do="delete", id=view)
+    produced(
+        Database(person.console.home),
+        actions=("saved-view.create", "saved-view.update", "saved-view.delete"),
+    )
+
+
+def test_actions_of_users_are_logged(person: Person) -> None:
+    """A person is invited, sets a password by the link, and is limited, signed out and freed of a second factor."""
+    page = person.session.post(
+        f"{person.console.url}/users/",
+        data={"username": "linus", "role": "viewer"},
+        headers={"X-CSRFToken": person.session.cookies.get("csrftoken") or ""},
+        timeout=60,
+    )
+    link = re.search(r"/invitation/[^/\"<]+/", page.text)
+    assert link is not None, page.text[:3000]
+    invited_session = requests.Session()
+    invited_session.get(person.console.url + link[0], timeout=60)
+    answer = invited_session.post(
+        person.console.url + link[0],
+        data={"password": "a long enough secret", "password_again": "a long enough secret"},
+        headers={"X-CSRFToken": invited_session.cookies.get("csrftoken") or ""},
+        allow_redirects=False,
+        timeout=60,
+    )
+    assert answer.status_code == 302, answer.text[:3000]
+    assert invited_session.get(f"{person.console.url}/agents/", timeout=60).url.endswith("/agents/")
+    person.post("/users/linus/", do="limits", clusters="default")
+    person.post("/users/linus/", do="reset-second-factor")
+    person.post("/users/linus/", do="end-sessions")
+    assert "/accounts/login/" in invited_session.get(f"{person.console.url}/agents/", timeout=60).url
+    produced(
+        Database(person.console.home),
+        actions=(
+            *("user.invite", "user.accept-invitation", "user.limits", "user.end-sessions"),
+            "user.reset-second-factor",
+        ),
+    )
 
 
 def test_alerting_actions_are_logged(person: Person) -> None:
