@@ -70,6 +70,7 @@ class InvitedUser(Schema):
     """A user with the link of the invitation."""
 
     user: UserItem
+    """The user."""
     link: str
     """Link with which the person sets a password: once, within 24 h. No other response has it."""
 

@@ -34,7 +34,7 @@ _SECTIONS = {
             "Show agent counts by state and all instances, live, until Ctrl-C.",
         ),
         "agents": ("fleet.cli.console:agents", "List agents with their state and the reason for it."),
-        "views": ("fleet.cli.saved_views:views", "Manage saved views of the list of agents."),
+        "views": ("fleet.cli.inventory.saved_views:views", "Manage saved views of the list of agents."),
         "agent": ("fleet.cli.console:agent", "Show one agent: state, reason, cause, recovery, connections."),
         "data-health": (
             "fleet.cli.program.data_health:data_health",
@@ -42,7 +42,7 @@ _SECTIONS = {
         ),
         "instances": ("fleet.cli.console:instances", "List auths and proxies with their states."),
         "instance": (
-            "fleet.cli.instance:instance",
+            "fleet.cli.inventory.instance:instance",
             "Show one auth or proxy: state, agents, forecast of a failure, history, incidents.",
         ),
         "cluster": (

@@ -46,9 +46,9 @@ async def test_sequences_lead_to_pages(visiting: Visiting) -> None:
     await expect(page.locator("#dialog")).to_be_attached()
     await page.wait_for_load_state("load")
     await page.keyboard.press("/")
-    await expect(page.locator("main input[type=search]").first).to_be_focused()
+    await expect(page.get_by_role("main").get_by_role("combobox").first).to_be_focused()
     await page.keyboard.type("?gm")
-    await expect(page.locator("main input[type=search]").first).to_have_value("?gm")
+    await expect(page.get_by_role("main").get_by_role("combobox").first).to_have_value("?gm")
     assert page.url.endswith("/agents/")
 
 

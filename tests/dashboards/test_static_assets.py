@@ -167,8 +167,14 @@ _FILES_OF_EVERY_PAGE = {
     "css/parts.css",
     "css/dialogs.css",
     "css/forecast.css",
+    "css/palette.css",
+    "css/print.css",
     "js/theme.js",
 }
+#: Of every page with a sign-in.
+_SCRIPTS_OF_USERS = (
+    *("incidents", "dialogs", "fields", "local-times", "table-labels", "keys", "cluster-menu", "palette"),
+)
 
 
 @pytest.mark.django_db
@@ -180,7 +186,7 @@ def test_page_loads_what_it_uses(
     expected = _FILES_OF_EVERY_PAGE | _FILES_BY_PAGE[path]
     if "login" not in path:
         client.force_login(person("admin"))
-        expected |= {"js/incidents.js", "js/dialogs.js", "js/fields.js"}
+        expected |= {f"js/{name}.js" for name in _SCRIPTS_OF_USERS}
     page = client.get(path).content.decode()
     urls = set(re.findall(r'<(?:script|link)\b[^>]*?(?:src|href)="([^"]+)"', page))
     assert all(_HASHED_URL.fullmatch(url) for url in urls), urls

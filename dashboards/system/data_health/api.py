@@ -297,13 +297,21 @@ class DataHealthResponse(Schema):
     problems: list[DataProblemItem]
     """What is broken, the worst first."""
     rounds: RoundsItem
+    """How rounds go, and whether the self-probe succeeds."""
     workers: WorkersItem
+    """Worker processes and their last reports."""
     queues: QueuesItem
+    """Tasks that wait, and the scheduler."""
     targets: TargetsItem
+    """Instances that do not respond, or were polled too long ago."""
     clocks: ClocksItem
+    """How far the clocks of Redis and of the instances differ."""
     feeds: FeedsItem
+    """Feeds that started over or cannot be read, and the watch."""
     evidence: SourceEvidenceItem
+    """What the product of the cluster does not tell, with the reason."""
     services: ServicesItem
+    """Checks of Redis, the database, alerting and the disk."""
 
 
 @per_cluster.get(

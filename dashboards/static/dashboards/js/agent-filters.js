@@ -2,6 +2,7 @@
    accepted filter becomes a chip: the page is loaded with it in `?q=`, and the field has the focus again. Without this
    script, the field and the chips are a form and links. */
 
+import { declareKeys } from "./keys.js";
 import { formatCount } from "./page.js";
 
 const FOCUS_KEY = "refloat-list-focus";
@@ -152,6 +153,12 @@ field.addEventListener("keydown", (event) => {
     document.querySelector(".filter-chip:last-child .filter-remove")?.focus();
   }
 });
+declareKeys("Query bar", [
+  ["↑ or ↓", "Choose a suggestion"],
+  ["Enter", "Accept the suggestion, or apply the filters"],
+  ["Esc", "Close the suggestions"],
+  ["Backspace", "Go to the last filter, when the field is empty"],
+]);
 // The field keeps the focus, so that a click on a suggestion is not a blur first.
 popup.addEventListener("mousedown", (event) => event.preventDefault());
 popup.addEventListener("click", ({ target }) => {

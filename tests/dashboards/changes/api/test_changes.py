@@ -208,6 +208,13 @@ def test_openapi_document_lists_required_headers() -> None:
         "agent-sets",
         "instances/{instance_id}/drain",
         "instances/{instance_id}/degrade",
+        # The list of agents, and who may sign in.
+        *("agent-views", "agent-views/{number}", "agent-views/{number}/delete"),
+        *("users", "users/{username}"),
+        *(
+            f"users/{{username}}/{action}"
+            for action in ("invitation", "end-sessions", "revoke-tokens", "reset-second-factor")
+        ),
         *clusters_themselves,
     }
 

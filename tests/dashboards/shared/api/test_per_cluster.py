@@ -71,7 +71,7 @@ def test_routes_have_names_of_their_own() -> None:
 
 
 def test_every_api_path_has_a_cluster_variant() -> None:
-    """But the clusters themselves and the version; both ask for the same, beside the cluster."""
+    """But the clusters themselves, the users and the version; both ask for the same, beside the cluster."""
     paths = api.get_openapi_schema(path_prefix="/")["paths"]
     installation_paths = {"/clusters", "/clusters/{cluster}", "/version"} | {
         f"/clusters/{{cluster}}/{action}" for action in ("pause", "resume", "delete", "test")
@@ -79,9 +79,11 @@ def test_every_api_path_has_a_cluster_variant() -> None:
     short = {
         path: operations
         for path, operations in paths.items()
-        if not path.startswith("/clusters") and path not in installation_paths
+        if not path.startswith(("/clusters", "/users")) and path not in installation_paths
     }
-    assert set(paths) == set(short) | {f"/clusters/{{cluster}}{path}" for path in short} | installation_paths
+    user_paths = {path for path in paths if path.startswith("/users")}
+    twin_paths = {f"/clusters/{{cluster}}{path}" for path in short}
+    assert set(paths) == {*short, *twin_paths, *user_paths, *installation_paths}
     for path, methods in short.items():
         twin = paths[f"/clusters/{{cluster}}{path}"]
         assert set(methods) == set(twin)

@@ -7,7 +7,7 @@ from typing import Any
 
 from click.testing import CliRunner
 
-from fleet.cli.instance import format_instance
+from fleet.cli.inventory.instance import format_instance
 from fleet.cli.main import main
 from tests.fakes.console import TOKEN, run_console
 
