@@ -162,7 +162,7 @@ async def test_bring_back_into_service(visiting: Visiting) -> None:
 
 
 async def test_retire_five_agents_with_a_label(visiting: Visiting) -> None:
-    """Agents, the search field, all rows of the page, Retire…, confirm."""
+    """Agents, the query bar, all rows of the page, Retire…, confirm."""
     visit = await visiting()
     lab = AgentAttributes(labels=(("env", "lab"),))
     visit.fleet.attributes_by_agent = dict.fromkeys(range(10, 15), lab)
@@ -170,7 +170,7 @@ async def test_retire_five_agents_with_a_label(visiting: Visiting) -> None:
     await visit.fleet.begin()
     operator = await start_operator(visit)
     await operator.open_section("Agents")
-    await operator.click(operator.page.get_by_label("Search", exact=True))
+    await operator.click(operator.page.get_by_role("main").get_by_role("combobox"))
     await operator.page.keyboard.type("label.env:lab")
     await operator.page.keyboard.press("Enter")
     await expect(operator.page.locator("#rows tbody tr")).to_have_count(5)

@@ -161,7 +161,7 @@ async def test_selection_ends_when_the_list_is_left_for_another_page(visiting: V
     await _check(page, "agent-1", "agent-3")
     await page.reload()
     await expect_selected("2 selected")
-    await page.locator("label.chip.state-healthy").click()
+    await page.locator("a.chip.state-healthy").click()
     await expect_selected("2 selected")
     await page.get_by_role("link", name="Clear filters").click()
     await expect_selected("2 selected")

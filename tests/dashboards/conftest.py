@@ -28,6 +28,17 @@ def no_memory_of_attempts() -> None:
     cache.clear()
 
 
+_STORES = (record_reader.reader, record_reader.policy_report_store, record_reader.connection_test_store)
+
+
+@pytest.fixture(autouse=True)
+def no_store_of_other_settings() -> Iterator[None]:
+    """Forget the connections of this process: those of the last test may lead to a Redis that is gone."""
+    yield
+    for store in _STORES:
+        store.cache_clear()
+
+
 MakeUser = Callable[[str], User]
 
 

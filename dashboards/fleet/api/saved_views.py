@@ -11,7 +11,6 @@ from ninja.errors import HttpError
 from pydantic import Field
 
 from dashboards.fleet.agent_list import saved_views
-from dashboards.fleet.agent_list.saved_views import SavedViewError, SavedViewForbiddenError, ViewParameters
 from dashboards.shared.api.access import ApiAccess
 from dashboards.shared.api.change_responses import (
     REFUSAL_RESPONSES,
@@ -21,8 +20,10 @@ from dashboards.shared.api.change_responses import (
 )
 from dashboards.shared.api.parameters import RequestBody, Schema
 from dashboards.shared.api.per_cluster import PerCluster
+from fleet import saved_views as stored_views
 from fleet.models.access import Permission
 from fleet.models.saved_views import SavedView
+from fleet.saved_views import SavedViewError, SavedViewForbiddenError, ViewParameters
 
 router = Router()
 per_cluster = PerCluster(router)
@@ -97,7 +98,7 @@ def list_saved_views(request: HttpRequest, cluster: str) -> Any:
 
     The list has the views of the caller and the shared ones.
     """
-    views = saved_views.read_views(caller_of(request), require_cluster(cluster)).select_related("owner")
+    views = stored_views.read_views(caller_of(request), require_cluster(cluster)).select_related("owner")
     return {"cluster": cluster, "views": [_item_of(view) for view in views]}
 
 
@@ -130,7 +131,7 @@ def change_view(request: HttpRequest, cluster: str, number: int, body: ChangeVie
     """
     view = _require_view(request, cluster, number)
     try:
-        saved_views.change_view(
+        stored_views.change_view(
             caller_of(request), view, request_actor_of(request), name=body.name, is_shared=body.is_shared
         )
     except SavedViewError as error:
@@ -149,7 +150,7 @@ def delete_view(request: HttpRequest, cluster: str, number: int) -> Any:
     view = _require_view(request, cluster, number)
     deleted_item = _item_of(view)
     try:
-        saved_views.delete_view(caller_of(request), view, request_actor_of(request))
+        stored_views.delete_view(caller_of(request), view, request_actor_of(request))
     except SavedViewError as error:
         raise _refusal_of(error) from error
     return deleted_item
@@ -159,7 +160,7 @@ def _require_view(request: HttpRequest, cluster: str, number: int) -> SavedView:
     """Return a view that the caller sees. Raises HttpError 404."""
     view = None
     if number <= _MAX_ID:
-        view = saved_views.find_view(caller_of(request), require_cluster(cluster), number)
+        view = stored_views.find_view(caller_of(request), require_cluster(cluster), number)
     if view is None:
         raise HttpError(404, f"Saved view {number} was not found in cluster {cluster}.")
     return view

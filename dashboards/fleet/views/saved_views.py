@@ -9,13 +9,14 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
 from dashboards.fleet.agent_list import saved_views
-from dashboards.fleet.agent_list.saved_views import SavedViewError
 from dashboards.shared.pages import signed_in_user_of, url_prefix_of
 from dashboards.shared.permissions import requires
 from dashboards.shared.request_actor import signed_in_actor_of
 from dashboards.shared.row_ids import parse_row_id
+from fleet import saved_views as stored_views
 from fleet.models.access import Permission, has_permission
 from fleet.models.clusters import DEFAULT_CLUSTER
+from fleet.saved_views import SavedViewError
 
 
 @requires(Permission.VIEW_FLEET)
@@ -38,8 +39,8 @@ def agent_views(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRes
     context = {
         "page": "agents",
         "rows": [
-            (view, saved_views.query_string_of(view), saved_views.can_change(user, view))
-            for view in saved_views.read_views(user, cluster).select_related("owner")
+            (view, saved_views.query_string_of(view), stored_views.can_change(user, view))
+            for view in stored_views.read_views(user, cluster).select_related("owner")
         ],
         "can_share": has_permission(user, Permission.ACT_ON_FLEET, cluster),
         "error": error,
@@ -56,14 +57,14 @@ def _act(request: HttpRequest, cluster: str) -> str:
         view = saved_views.save_view(user, cluster, name, parameters, actor, is_shared=is_shared)
         messages.success(request, f"The view {view.name} was saved.")
         return f"agents/?{saved_views.query_string_of(view)}"
-    stored_view = saved_views.find_view(user, cluster, parse_row_id(request.POST.get("id", "")))
+    stored_view = stored_views.find_view(user, cluster, parse_row_id(request.POST.get("id", "")))
     if stored_view is None:
         raise SavedViewError("This view was not found. Somebody may have deleted it.")
     if request.POST.get("do") == "delete":
         name = stored_view.name
-        saved_views.delete_view(user, stored_view, actor)
+        stored_views.delete_view(user, stored_view, actor)
         messages.success(request, f"The view {name} was deleted.")
     else:
-        saved_views.change_view(user, stored_view, actor, name=name, is_shared=is_shared)
+        stored_views.change_view(user, stored_view, actor, name=name, is_shared=is_shared)
         messages.success(request, f"The view {stored_view.name} was changed.")
     return "agent-views/"

@@ -20,7 +20,7 @@ _EXIT_CODES = {"good": 0, "degraded": 1, "blind": 1}
 @click.option("--json", "as_json", is_flag=True, help="Print the API response as JSON.")
 @click.pass_context
 def data_health(context: click.Context, console: api.ConsoleClient, cluster: str, as_json: bool) -> None:
-    """Show whether the data of a cluster can be trusted, and if not, what is broken and what to do.
+    """Show whether the data can be trusted, and if not, what to do.
 
     Exit code 0: good; 1: degraded or blind; 2: no answer.
     """
