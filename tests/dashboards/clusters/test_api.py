@@ -18,7 +18,7 @@ from fleet.models.tokens import create_token
 from tests.dashboards.conftest import MakeUser
 from tests.fleet.clusters.pem_files import create_pem_files
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("live_redis")]
 
 _EU: dict[str, Any] = {"id": "eu", "name": "Europe", "auths": ["auth-1.eu.example:3025"]}
 
@@ -38,7 +38,6 @@ def _post(client: Client, path: str, body: Any, headers: dict[str, str]) -> Any:
     return client.post(f"/api/v1/clusters{path}", body, content_type="application/json", headers=headers)
 
 
-@pytest.mark.usefixtures("live_redis")
 def test_cluster_is_added_changed_paused_resumed_and_removed(client: Client, admin: dict[str, str]) -> None:
     """Fields that are left out keep their values; a change of an old version is refused."""
     response = _post(client, "", _EU, admin)
