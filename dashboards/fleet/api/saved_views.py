@@ -11,7 +11,7 @@ from ninja.errors import HttpError
 from pydantic import Field
 
 from dashboards.fleet.agent_list import saved_views
-from dashboards.shared.api.access import ApiAccess
+from dashboards.shared.api.access import ApiAccess, describe_missing_scope
 from dashboards.shared.api.change_responses import (
     REFUSAL_RESPONSES,
     caller_of,
@@ -28,6 +28,8 @@ from fleet.saved_views import SavedViewError, SavedViewForbiddenError, ViewParam
 router = Router()
 per_cluster = PerCluster(router)
 _VIEW = ApiAccess(Permission.VIEW_FLEET)
+#: A token that may only read changes nothing. On the page, viewers save private views too.
+_ACT = ApiAccess(Permission.ACT_ON_FLEET)
 #: Ids in a path; larger numbers are in no database.
 _MAX_ID = 2**63 - 1
 
@@ -102,11 +104,11 @@ def list_saved_views(request: HttpRequest, cluster: str) -> Any:
     return {"cluster": cluster, "views": [_item_of(view) for view in views]}
 
 
-@per_cluster.post("/agent-views", auth=_VIEW, response={200: SavedViewItem, **REFUSAL_RESPONSES})
+@per_cluster.post("/agent-views", auth=_ACT, response={200: SavedViewItem, **REFUSAL_RESPONSES})
 def save_view(request: HttpRequest, cluster: str, body: SaveViewRequest) -> Any:
     """Save a view of the list of agents.
 
-    A view of the caller with the same name is replaced. A shared view needs the permission to act on the fleet.
+    A view of the caller with the same name is replaced.
     """
     parameters = ViewParameters(body.q.strip(), body.group, body.sort, body.columns)
     try:
@@ -123,13 +125,13 @@ def save_view(request: HttpRequest, cluster: str, body: SaveViewRequest) -> Any:
     return _item_of(view)
 
 
-@per_cluster.post("/agent-views/{int:number}", auth=_VIEW, response={200: SavedViewItem, **REFUSAL_RESPONSES})
+@per_cluster.post("/agent-views/{int:number}", auth=_ACT, response={200: SavedViewItem, **REFUSAL_RESPONSES})
 def change_view(request: HttpRequest, cluster: str, number: int, body: ChangeViewRequest) -> Any:
     """Rename a saved view, share it, or make it private.
 
     Only its owner and administrators may.
     """
-    view = _require_view(request, cluster, number)
+    view = _require_own_view(request, cluster, number)
     try:
         stored_views.change_view(
             caller_of(request), view, request_actor_of(request), name=body.name, is_shared=body.is_shared
@@ -140,20 +142,29 @@ def change_view(request: HttpRequest, cluster: str, number: int, body: ChangeVie
 
 
 @per_cluster.post(
-    "/agent-views/{int:number}/delete", auth=_VIEW, response={200: SavedViewItem, **REFUSAL_RESPONSES}
+    "/agent-views/{int:number}/delete", auth=_ACT, response={200: SavedViewItem, **REFUSAL_RESPONSES}
 )
 def delete_view(request: HttpRequest, cluster: str, number: int) -> Any:
     """Delete a saved view.
 
     Only its owner and administrators may. The response has the deleted view.
     """
-    view = _require_view(request, cluster, number)
+    view = _require_own_view(request, cluster, number)
     deleted_item = _item_of(view)
     try:
         stored_views.delete_view(caller_of(request), view, request_actor_of(request))
     except SavedViewError as error:
         raise _refusal_of(error) from error
     return deleted_item
+
+
+def _require_own_view(request: HttpRequest, cluster: str, number: int) -> SavedView:
+    """Return a view that the caller sees; one of somebody else needs a token for it. Raises HttpError 403, 404."""
+    view = _require_view(request, cluster, number)
+    token = getattr(request, "refloat_token", None)
+    if token is not None and view.owner_id != token.user_id and not token.allows(Permission.MANAGE_ACCESS):
+        raise HttpError(403, describe_missing_scope(token, Permission.MANAGE_ACCESS))
+    return view
 
 
 def _require_view(request: HttpRequest, cluster: str, number: int) -> SavedView:
