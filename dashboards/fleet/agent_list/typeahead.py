@@ -37,6 +37,7 @@ _KEY_HINTS: Mapping[str, str] = {
     "state": "state of the agent",
     "cause": "instance that causes the state",
     "proxy": "proxy of the agent",
+    "only-proxy": "proxy of its only tunnel",
     "auth": "auth of the agent",
     "mode": "reconnect mode",
     "version": "reported version",

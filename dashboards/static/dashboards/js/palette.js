@@ -117,8 +117,8 @@ async function search() {
     const recent = query === "" ? readRecent(prefix) : [];
     show(recent.length > 0 ? [{ kind: "recent", label: "Recent", entries: recent }, ...groups] : groups);
     const count = groups.reduce((sum, group) => sum + group.count, 0);
-    const found = query === "" ? "" : count === 0 ? "No results. Try part of a name, an ID or a number." : `${formatCount(count)} result${count === 1 ? "" : "s"}`;
-    say([found, notice].filter((text) => text !== "").join(". "));
+    const resultText = query === "" ? "" : count === 0 ? "No results. Try part of a name, an ID or a number." : `${formatCount(count)} result${count === 1 ? "" : "s"}`;
+    say([resultText, notice].filter((text) => text !== "").join(". "));
     list.dataset.query = query;
   } catch (error) {
     if (own.signal.aborted) return;

@@ -28,7 +28,7 @@ def test_keys_come_first(table: FleetTable) -> None:
     assert keys[:3] == ["state:", "cause:", "proxy:"]
     assert {"mode:", "version:", "group:", "generation:", "age:", "label.env:", "label.site:"} <= set(keys)
     assert _texts(table, "ve")[0] == "version:"
-    assert _texts(table, "-pro")[:2] == ["-proxy:", "-proxy:proxy-1"]
+    assert _texts(table, "-pro")[:3] == ["-proxy:", "-only-proxy:", "-proxy:proxy-1"]
     assert _texts(table, "env")[0] == "label.env:"
 
 
