@@ -33,6 +33,8 @@ async def test_diag_addresses_are_shown_for_products_that_need_them(visiting: Vi
     await expect(field).to_be_hidden()
     await page.get_by_label("Product", exact=True).select_option("teleport")
     await expect(field).to_be_visible()
+    # The diag addresses need no response of the console; the other fields of the product do.
+    await expect(page.locator("[name=tls_source][value=identity]")).to_be_checked()
     await page.get_by_label("Name", exact=True).fill(f"Lab {cluster}")
     await page.get_by_label("Id", exact=True).fill(cluster)
     await page.get_by_label("Entries").fill(f"127.0.0.1:{find_free_port()}")

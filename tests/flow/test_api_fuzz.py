@@ -117,8 +117,8 @@ class Fuzzed:
             "silences": {"matchers": self._matchers(), "reason": "upgrade"},
         }
         resource = next(resource for resource in bodies if f"/{resource}/" in path)
-        created = self._create(resource, bodies[resource])
-        return int(created["id" if resource == "agent-views" else "number"])
+        response = self._create(resource, bodies[resource])
+        return int(response["id" if resource == "agent-views" else "number"])
 
     def _matchers(self) -> str:
         """Return matchers that no other silence has: a second one of the same is refused."""
