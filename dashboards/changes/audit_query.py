@@ -63,6 +63,11 @@ class AuditQuery:
     #: Only entries with a lower id, which are older; 0: all.
     before_id: int = 0
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether all entries match."""
+        return self == AuditQuery()
+
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, str]) -> AuditQuery:
         """Return the filter in the query parameters of a request."""

@@ -20,7 +20,7 @@ from fleet.vocabulary.verdicts import State
 
 #: Symbol of each state of a cluster; the others have that of unknown.
 _SYMBOLS: Mapping[ClusterState, State] = {
-    ClusterState.HEALTHY: State.HEALTHY,
+    ClusterState.CONNECTED: State.HEALTHY,
     ClusterState.NOT_INSTALLED: State.AT_RISK,
     ClusterState.TEST_FAILED: State.AT_RISK,
     ClusterState.UNREACHABLE: State.AT_RISK,

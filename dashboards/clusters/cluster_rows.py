@@ -20,7 +20,7 @@ _FIRST_ROUND_SECONDS = 15.0
 
 
 class ClusterState(LabelledEnum):
-    """State of a cluster on its pages."""
+    """State of Refloat's connection to a cluster. The state of its agents is apart from it."""
 
     PAUSED = "paused", "Paused"
     NOT_INSTALLED = "not-installed", "Source not installed"
@@ -29,7 +29,7 @@ class ClusterState(LabelledEnum):
     NO_DATA = "no-data", "No data yet"
     STALE = "stale", "Data out of date"
     UNREACHABLE = "unreachable", "Unreachable"
-    HEALTHY = "healthy", "Healthy"
+    CONNECTED = "connected", "Connected"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,9 @@ class ClusterRow:
     product: str
     #: Without retired agents.
     agent_count: int
+    stranded_count: int
+    #: Not silenced, and with no cause that inhibits them.
+    open_incident_count: int
     last_round_at: datetime | None
     last_round_age_ms: int | None
 
@@ -66,7 +69,11 @@ class ClusterRow:
 
 
 def make_row(
-    cluster: Cluster, summary: Summary, report: ConnectionTestReport | None, now: float
+    cluster: Cluster,
+    summary: Summary,
+    report: ConnectionTestReport | None,
+    now: float,
+    open_incident_count: int = 0,
 ) -> ClusterRow:
     """Return the row of a cluster. `report`: its newest connection test. `now`: seconds since the epoch."""
     state, sentence = judge(cluster, summary, report, now)
@@ -76,6 +83,8 @@ def make_row(
         sentence,
         label_of(cluster.source),
         summary.agent_count - summary.counts.get(State.RETIRED, 0),
+        summary.counts.get(State.STRANDED, 0),
+        open_incident_count,
         presenters.to_moment_or_none(summary.as_of),
         presenters.age_ms_of(summary.as_of, now),
     )
@@ -84,7 +93,7 @@ def make_row(
 def judge(
     cluster: Cluster, summary: Summary, report: ConnectionTestReport | None, now: float
 ) -> tuple[ClusterState, str]:
-    """Return the state of a cluster, and a sentence with its cause; empty if it is healthy."""
+    """Return the state of a cluster, and a sentence with its cause; empty if it is connected."""
     if cluster.is_paused:
         return (
             ClusterState.PAUSED,
@@ -123,4 +132,4 @@ def judge(
     active_count = summary.agent_count - summary.counts.get(State.RETIRED, 0)
     if not summary.instance_count or (active_count and summary.counts.get(State.UNKNOWN, 0) == active_count):
         return ClusterState.UNREACHABLE, f"No {noun} responds to Refloat. Test the connection."
-    return ClusterState.HEALTHY, ""
+    return ClusterState.CONNECTED, ""

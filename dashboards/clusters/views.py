@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 from django.contrib import messages
+from django.db.models import Count
 from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
@@ -25,9 +27,11 @@ from fleet.clusters.service import ClusterChangedError, ClusterError
 from fleet.clusters.test_store import request_test
 from fleet.models.access import Permission, can_write, has_permission
 from fleet.models.clusters import DEFAULT_CLUSTER, Cluster, ensure_default_cluster, has_fixed_addresses
+from fleet.models.incidents import Incident
 from fleet.monitoring.state import StateUnavailableError
 from fleet.source_plugins.registry import SourceNotInstalledError, find_source
 from fleet.vocabulary.capabilities import Capability
+from fleet.vocabulary.incidents import OPEN_STATES
 
 
 @requires(Permission.VIEW_FLEET)
@@ -41,8 +45,11 @@ def clusters(request: HttpRequest) -> HttpResponseBase:
     """
     now, user = record_reader.current_time(), signed_in_user_of(request)
     reader, tests = record_reader.reader(), record_reader.connection_test_store()
+    incident_counts = _count_open_incidents()
     rows = [
-        cluster_rows.make_row(_find_cluster(name), reader.summary(name, now), tests.read(name), now)
+        cluster_rows.make_row(
+            *(_find_cluster(name), reader.summary(name, now), tests.read(name), now, incident_counts[name])
+        )
         for name in visible_clusters_of(user)
     ]
     context = {
@@ -74,6 +81,12 @@ def edit_cluster(request: HttpRequest, cluster: str) -> HttpResponseBase:
     """
     require_write(request, Permission.MANAGE_ACCESS, "")
     return _handle_form(request, _find_cluster(cluster))
+
+
+def _count_open_incidents() -> Counter[str]:
+    """Return the number of open incidents by cluster, as the metric refloat_incidents counts them."""
+    rows = Incident.objects.filter(state__in=OPEN_STATES, inhibited_by="", silenced_by="").order_by()
+    return Counter(dict(rows.values_list("cluster").annotate(Count("pk"))))
 
 
 def _handle_form(request: HttpRequest, row: Cluster | None) -> HttpResponseBase:
@@ -179,7 +192,9 @@ def _render_cluster(request: HttpRequest, stored_row: Cluster, removal_error: st
     missing_capabilities = missing_capabilities_of(stored_row.pk)
     context = {
         "page": "clusters",
-        "row": cluster_rows.make_row(stored_row, summary, report, now),
+        "row": cluster_rows.make_row(
+            stored_row, summary, report, now, _count_open_incidents()[stored_row.pk]
+        ),
         "tls": tls_words.describe(stored_row),
         "identity": identity,
         "missing_capabilities": missing_capabilities.items(),

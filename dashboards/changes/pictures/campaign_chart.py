@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from dashboards.changes.pictures.curve import Point, Scale
+from dashboards.changes.pictures.curve import Point, cover
 from fleet.vocabulary.campaigns import CampaignAgentState, CampaignSettings, move_seconds_of
 
 _MARGIN = 1.08
@@ -59,7 +59,7 @@ def campaign_chart_of(
         return None
     rows = sorted(results)
     last_seconds = max([duration_seconds * _MARGIN, elapsed_seconds or 0.0, *(at for at, _, _ in rows), 1.0])
-    scale = Scale(last_seconds, float(total_count))
+    scale = cover(last_seconds, float(total_count))
     canary_end, soak_end = _bounds_of_canaries(total_count, settings)
     finished_points = _accumulate(rows)
     return CampaignChart(

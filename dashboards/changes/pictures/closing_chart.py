@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dashboards.changes.pictures.curve import Point, Scale
+from dashboards.changes.pictures.curve import Point, cover
 
 #: Room after the last expected closing, so that the end of the forecast can be seen.
 _MARGIN = 1.08
@@ -50,7 +50,7 @@ def closing_chart_of(
     seen_points: list[Point] = [(float(seconds), float(count)) for seconds, count in curve]
     end_seconds = max([elapsed_seconds or 0.0, *(seconds for seconds, _ in seen_points)])
     largest_count = max([float(total_count), *(count for _, count in seen_points)])
-    scale = Scale(max(last_seconds * _MARGIN, end_seconds, 1.0), largest_count)
+    scale = cover(max(last_seconds * _MARGIN, end_seconds, 1.0), largest_count)
     moments = _moments_of(steps, scale.seconds)
     earliest = [(at, float(_count_until(steps, at, "earliest_seconds"))) for at in moments]
     latest = [(at, float(_count_until(steps, at, "latest_seconds"))) for at in moments]

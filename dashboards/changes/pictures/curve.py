@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -11,6 +12,13 @@ from fleet.protocol import durations
 Point = tuple[float, float]
 #: Labels below the plot: at the start, at the end and between them.
 _TICK_COUNT = 5
+_DAY = 86400.0
+#: Seconds between two labels; beyond them whole days.
+_STEPS = (
+    *(0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 20.0, 30.0),
+    *(60.0 * minutes for minutes in (1, 2, 5, 10, 15, 20, 30)),
+    *(3600.0 * hours for hours in (1, 2, 3, 6, 12, 24)),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +55,11 @@ class Scale:
     def tick_labels(self) -> tuple[str, ...]:
         """The labels of the time axis, evenly spaced."""
         step = self.seconds / (_TICK_COUNT - 1)
-        return tuple(_format_tick(step * index) for index in range(_TICK_COUNT))
+        return ("0", *(durations.format_readable(step * index) for index in range(1, _TICK_COUNT)))
 
 
-def _format_tick(seconds: float) -> str:
-    return "0" if not seconds else durations.format_readable(_round_tick(seconds))
-
-
-def _round_tick(seconds: float) -> float:
-    """Return a time with few digits: labels name about when."""
-    for limit, unit in ((10.0, 0.1), (120.0, 1.0), (7200.0, 60.0)):
-        if seconds < limit:
-            return round(seconds / unit) * unit if unit >= 1 else round(seconds, 1)
-    return round(seconds / 600.0) * 600.0
+def cover(seconds: float, count: float) -> Scale:
+    """Return the scale of a plot of at least so many seconds, whose labels are at times that a person reads."""
+    exact_step = seconds / (_TICK_COUNT - 1)
+    step = next((step for step in _STEPS if step >= exact_step), math.ceil(exact_step / _DAY) * _DAY)
+    return Scale(step * (_TICK_COUNT - 1), count)

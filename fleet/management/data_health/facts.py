@@ -78,9 +78,9 @@ class WorkerRow:
     is_alive: bool
     #: Seconds by which its clock is ahead of that of this web server; negative: behind.
     clock_offset: float
-    #: Of a poller: the last shard of the cluster that it polled; None without one.
+    #: Of a poller: the last round of the cluster of which it polled a shard, and the seconds since then; None without.
     last_round: int | None = None
-    last_shard_at: float | None = None
+    last_round_age: float | None = None
     has_probe_succeeded: bool | None = None
 
 

@@ -391,7 +391,7 @@ def _worker_row_of(
     return replace(
         row,
         last_round=shard.round_number,
-        last_shard_at=shard.ended_at,
+        last_round_age=max(0.0, redis_now - shard.ended_at),
         has_probe_succeeded=shard.probe_succeeded,
     )
 

@@ -18,6 +18,8 @@ _PRIVATE_FILES = (
     *("valkey/password", "valkey/address.json", "valkey/valkey.conf"),
 )
 _MEBIBYTE = 1024 * 1024
+#: MiB from which a size is shown in GiB.
+_GIBIBYTES_FROM = 10 * 1024
 #: Free disk space below which Refloat may stop soon, and below which to act, bytes.
 MIN_FREE_BYTES = 200 * _MEBIBYTE
 RECOMMENDED_FREE_BYTES = 1024 * _MEBIBYTE
@@ -153,7 +155,8 @@ def check_disk_space(
     recommended_bytes: int = RECOMMENDED_FREE_BYTES,
 ) -> Iterator[CheckFinding]:
     """Yield the finding of the free space of the file system of `folder`."""
-    space = f"{free_bytes / _MEBIBYTE:,.0f} MiB"
+    mebibytes = free_bytes / _MEBIBYTE
+    space = f"{mebibytes / 1024:,.0f} GiB" if mebibytes >= _GIBIBYTES_FROM else f"{mebibytes:,.0f} MiB"
     summary = f"{space} are free on the file system of {folder}"
     remedy = "Free disk space, or shorten the history with REFLOAT_HISTORY_DAYS."
     if free_bytes < min_bytes:

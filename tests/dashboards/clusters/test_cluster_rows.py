@@ -34,11 +34,11 @@ def _cluster(**values: object) -> Cluster:
         (_cluster(source="gone", auths=[]), _summary(stale=True), None, ClusterState.NOT_INSTALLED),
         (_cluster(auths=[]), _summary(None), None, ClusterState.NO_ADDRESSES),
         (_cluster(), _summary(stale=True), _report(StepVerdict.FAILED), ClusterState.TEST_FAILED),
-        (_cluster(), _summary(), _report(StepVerdict.FAILED, None), ClusterState.HEALTHY),
-        (_cluster(), _summary(), _report(StepVerdict.WARNING), ClusterState.HEALTHY),
+        (_cluster(), _summary(), _report(StepVerdict.FAILED, None), ClusterState.CONNECTED),
+        (_cluster(), _summary(), _report(StepVerdict.WARNING), ClusterState.CONNECTED),
         (_cluster(), _summary(None), None, ClusterState.NO_DATA),
         (_cluster(), _summary(stale=True), None, ClusterState.STALE),
-        (_cluster(), _summary(), None, ClusterState.HEALTHY),
+        (_cluster(), _summary(), None, ClusterState.CONNECTED),
     ],
 )
 def test_state(
@@ -53,8 +53,8 @@ def test_state(
     [
         ({State.HEALTHY: 3}, 0, ClusterState.UNREACHABLE),
         ({State.UNKNOWN: 3, State.RETIRED: 1}, 2, ClusterState.UNREACHABLE),
-        ({State.UNKNOWN: 2, State.HEALTHY: 1}, 2, ClusterState.HEALTHY),
-        ({}, 2, ClusterState.HEALTHY),
+        ({State.UNKNOWN: 2, State.HEALTHY: 1}, 2, ClusterState.CONNECTED),
+        ({}, 2, ClusterState.CONNECTED),
     ],
 )
 def test_cluster_without_a_response_is_unreachable(

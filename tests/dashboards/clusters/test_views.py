@@ -11,7 +11,9 @@ from dashboards.shared import record_reader
 from fleet.clusters.test_report import ConnectionTestStep, StepName, StepVerdict
 from fleet.clusters.test_store import open_test_store
 from fleet.models.clusters import Cluster, ensure_default_cluster
+from fleet.models.incidents import Incident
 from fleet.monitoring.state.writer import Writer
+from fleet.vocabulary.incidents import Severity
 from tests.dashboards.conftest import MakeUser, reauthenticate
 
 pytestmark = pytest.mark.django_db
@@ -168,3 +170,18 @@ def test_cluster_without_addresses_leads_from_fleet_now_to_its_form(admin: Clien
     row = Cluster.objects.create(id=_new_id(), name="Oslo lab")
     assert f'href="/clusters/{row.pk}/edit/"' in admin.get(f"/c/{row.pk}/").content.decode()
     assert "no addresses" not in admin.get("/").content.decode()
+
+
+def test_incidents_and_stranded_agents_are_beside_the_connection(admin: Client) -> None:
+    """Neither is a state of the connection. Silenced incidents are not counted."""
+    columns = {"cause_kind": "proxy", "generation": 1, "severity": int(Severity.CRITICAL), "opened_at": 1.0}
+    for number, own_columns in enumerate(({}, {"silenced_by": "silence 1"}, {"state": "resolved"})):
+        cause = {"key": f"proxy/{number}", "cause_id": str(number), "cause_name": f"proxy-{number}"}
+        Incident.objects.create(
+            cluster_id="default", **{"state": "firing", **columns, **cause, **own_columns}
+        )
+    for path, name in (("/clusters/", "rows"), ("/clusters/default/", "row")):
+        value = admin.get(path).context[name]
+        row = value[0] if isinstance(value, list) else value
+        assert row.open_incident_count == 1
+        assert row.stranded_count == 1

@@ -15,8 +15,8 @@ def test_planned_chart_shows_canaries_soak_time_and_the_rest() -> None:
     chart = campaign_chart_of(100, SETTINGS, 40.0)
     assert chart is not None
     assert (chart.actual, chart.now_x, chart.failures) == ("", None, ())
-    assert chart.canary_end_x == pytest.approx(100 * 5 / 43.2, abs=0.1)
-    assert chart.soak_width == pytest.approx(100 * 10 / 43.2, abs=0.1)
+    assert chart.canary_end_x == pytest.approx(100 * 5 / 60, abs=0.1)
+    assert chart.soak_width == pytest.approx(100 * 10 / 60, abs=0.1)
     assert chart.expected.split()[1].endswith(",95")
     assert chart.expected.split()[2].endswith(",95")
 
@@ -35,9 +35,9 @@ def test_results_are_added_up_and_failures_are_marked() -> None:
     assert chart is not None
     assert chart.actual.endswith(",50")
     assert [(failure.count, failure.x) for failure in chart.failures] == [
-        (1, pytest.approx(100 * 5 / 43.2, abs=0.1))
+        (1, pytest.approx(100 * 5 / 60, abs=0.1))
     ]
-    assert chart.now_x == pytest.approx(100 * 30 / 43.2, abs=0.1)
+    assert chart.now_x == pytest.approx(100 * 30 / 60, abs=0.1)
     ended_chart = campaign_chart_of(100, SETTINGS, 40.0, results, 90.0)
     assert ended_chart is not None
     assert ended_chart.now_x is None

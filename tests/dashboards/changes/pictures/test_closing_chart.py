@@ -36,7 +36,7 @@ def test_chart_compares_the_plan_with_what_was_seen() -> None:
     assert chart is not None
     assert (chart.closed_count, chart.expected_now_count) == (6, 5)
     assert chart.actual.startswith("0,100 ")
-    assert chart.now_x == pytest.approx(100 * 30 / (80 * 1.08), abs=0.1)
+    assert chart.now_x == pytest.approx(100 * 30 / 120, abs=0.1)
 
 
 def test_ended_chart_has_no_present_moment() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dashboards.changes.pictures.curve import Scale
+from dashboards.changes.pictures.curve import Scale, cover
 
 
 def test_points_are_scaled_and_cut_to_the_plot() -> None:
@@ -23,12 +23,17 @@ def test_steps_hold_until_the_next_point() -> None:
 @pytest.mark.parametrize(
     ("seconds", "labels"),
     [
+        (0.9, ("0", "250 ms", "500 ms", "750 ms", "1 s")),
         (8.0, ("0", "2 s", "4 s", "6 s", "8 s")),
+        (68.0, ("0", "20 s", "40 s", "1 min", "1 min 20 s")),
         (120.0, ("0", "30 s", "1 min", "1 min 30 s", "2 min")),
-        (3600.0, ("0", "15 min", "30 min", "45 min", "1 h")),
-        (3888.0, ("0", "16 min", "32 min", "49 min", "1 h 5 min")),
+        (3888.0, ("0", "20 min", "40 min", "1 h", "1 h 20 min")),
+        (90_000.0, ("0", "12 h", "24 h", "1 d 12 h", "2 d")),
+        (800_000.0, ("0", "3 d", "6 d", "9 d", "12 d")),
     ],
 )
-def test_tick_labels_have_few_digits(seconds: float, labels: tuple[str, ...]) -> None:
-    """At a scale that a person reads."""
-    assert Scale(seconds, 1.0).tick_labels == labels
+def test_plot_ends_at_a_label_that_a_person_reads(seconds: float, labels: tuple[str, ...]) -> None:
+    """No time of the curve is cut off."""
+    scale = cover(seconds, 1.0)
+    assert scale.tick_labels == labels
+    assert scale.seconds >= seconds

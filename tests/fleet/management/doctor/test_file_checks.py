@@ -106,15 +106,20 @@ def test_command_runs_as_another_user() -> None:
 
 
 @pytest.mark.parametrize(
-    ("free_mib", "verdict"),
-    [(50, CheckVerdict.ERROR), (500, CheckVerdict.WARNING), (5000, CheckVerdict.OK)],
+    ("free_mib", "size", "verdict"),
+    [
+        (50, "50 MiB", CheckVerdict.ERROR),
+        (500, "500 MiB", CheckVerdict.WARNING),
+        (5000, "5,000 MiB", CheckVerdict.OK),
+        (80 * 1024, "80 GiB", CheckVerdict.OK),
+    ],
 )
-def test_disk_space(free_mib: int, verdict: CheckVerdict) -> None:
+def test_disk_space(free_mib: int, size: str, verdict: CheckVerdict) -> None:
     """The size is in the sentence."""
     (finding,) = check_disk_space(Path("x"), free_mib * _MIB)
 
     assert finding.verdict is verdict
-    assert f"{free_mib:,} MiB" in finding.summary
+    assert f"{size} are free" in finding.summary
 
 
 def test_home_of_this_process_is_writable(tmp_path: Path) -> None:
