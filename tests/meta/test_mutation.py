@@ -14,7 +14,7 @@ from tests.mutation.areas import AREAS, ROOT, list_modules
 from tests.mutation.equivalents import EQUIVALENTS
 from tests.mutation.mutants import count_places, sample_mutants
 from tests.mutation.nearest import find_nearest_tests
-from tests.mutation.trial import BrokenBaselineError, Outcome, Trial
+from tests.mutation.trial import Baselines, BrokenBaselineError, Outcome, Trial
 
 _SOURCE = """
 @decorate(level=1)
@@ -83,21 +83,25 @@ def test_mutants_are_judged_by_the_tests_of_a_copy(tmp_path: Path, monkeypatch: 
     (project / "test_double.py").write_text(
         "from double import double\n\n\ndef test_double():\n    assert double(2) == 4\n"
     )
+    (project / "test_nothing.py").write_text("")
     (project / "test_broken.py").write_text("def test_broken():\n    assert False\n")
     git = shutil.which("git")
     assert git is not None
     subprocess.run([git, "init", "-q", str(project)], check=True)
     monkeypatch.setattr(trials, "ROOT", project)
     monkeypatch.setattr(trials, "_TIMEOUT_EXTRA_SECONDS", 1.0)
-    trial = Trial(tmp_path / "copy")
+    trial = Trial(tmp_path / "copy", Baselines())
 
-    def judge(body: str, test: str = "test_double.py") -> Outcome:
-        return trial.judge("double.py", f"def double(value):\n    {body}\n", [test])
+    def judge(body: str, *tests: str) -> Outcome:
+        return trial.judge("double.py", f"def double(value):\n    {body}\n", tests or ["test_double.py"])
 
     assert judge("return value * 3") is Outcome.KILLED
     assert judge("return value + 2") is Outcome.SURVIVED
     assert judge("while True: pass") is Outcome.TIMED_OUT
     assert trial.judge("double.py", "", []) is Outcome.UNTESTED
+    assert judge("return value * 3", "test_nothing.py", "test_double.py") is Outcome.KILLED
+    assert judge("return value + 2", "test_nothing.py", "test_double.py") is Outcome.SURVIVED
+    assert judge("return value * 3", "test_nothing.py") is Outcome.UNTESTED
     with pytest.raises(BrokenBaselineError, match="assert False"):
         judge("return 1", "test_broken.py")
     assert (tmp_path / "copy" / "double.py").read_text() == (project / "double.py").read_text()

@@ -17,7 +17,10 @@ from tests.mutation.areas import AREAS, ROOT, list_modules
 from tests.mutation.equivalents import EQUIVALENTS
 from tests.mutation.mutants import Mutant, count_places, sample_mutants
 from tests.mutation.nearest import find_nearest_tests
-from tests.mutation.trial import BrokenBaselineError, Outcome, Trial
+from tests.mutation.trial import Baselines, BrokenBaselineError, Outcome, Trial
+
+#: Outcomes of mutants that no test noticed.
+SURVIVING = (Outcome.SURVIVED, Outcome.UNTESTED)
 
 
 def _parse_arguments() -> argparse.Namespace:
@@ -63,11 +66,7 @@ def main() -> int:
     modules = options.module or [module for area in (options.areas or AREAS) for module in list_modules(area)]
     mutants = choose_mutants(modules, options.count, seed)
     print(f"{len(mutants)} mutants of {len({mutant.module for mutant in mutants})} modules, --seed {seed}")
-    try:
-        outcomes = _judge_all(mutants, options.jobs)
-    except BrokenBaselineError as error:
-        print(error, file=sys.stderr)
-        return 2
+    outcomes = _judge_all(mutants, options.jobs)
     survivors = _report(list(zip(mutants, outcomes, strict=True)))
     print(
         json.dumps(
@@ -77,18 +76,21 @@ def main() -> int:
                 "killed": sum(outcome in (Outcome.KILLED, Outcome.TIMED_OUT) for outcome in outcomes),
                 "equivalent": sum(bool(_reason_of(mutant)) for mutant in mutants),
                 "survived": len(survivors),
+                "not_judged": outcomes.count(Outcome.BROKEN),
             }
         )
     )
+    if Outcome.BROKEN in outcomes:
+        return 2
     return 1 if options.strict and survivors else 0
 
 
 def _judge_all(mutants: Sequence[Mutant], jobs: int) -> list[Outcome]:
-    """Return the outcomes in the order of the mutants. Raises BrokenBaselineError."""
+    """Return the outcomes in the order of the mutants, and print each when it is known."""
     with tempfile.TemporaryDirectory(prefix="refloat-mutation-") as folder:
-        trials = Queue[Trial]()
+        trials, baselines = Queue[Trial](), Baselines()
         for number in range(jobs):
-            trials.put(Trial(Path(folder, str(number))))
+            trials.put(Trial(Path(folder, str(number)), baselines))
 
         def judge(entry: tuple[int, Mutant]) -> Outcome:
             number, mutant = entry
@@ -97,10 +99,14 @@ def _judge_all(mutants: Sequence[Mutant], jobs: int) -> list[Outcome]:
             trial = trials.get()
             try:
                 outcome = trial.judge(mutant.module, mutant.source, find_nearest_tests(mutant.module))
+            except BrokenBaselineError as error:
+                print(error, file=sys.stderr)
+                outcome = Outcome.BROKEN
             finally:
                 trials.put(trial)
             place = f"{mutant.module}:{mutant.line}"
-            print(f"[{number}/{len(mutants)}] {outcome:9} {mutant.operator:34} {place}", flush=True)
+            change = _describe(mutant) if outcome in SURVIVING else ""
+            print(f"[{number}/{len(mutants)}] {outcome:9} {mutant.operator:34} {place}{change}", flush=True)
             return outcome
 
         with ThreadPoolExecutor(jobs) as executor:
@@ -112,13 +118,17 @@ def _reason_of(mutant: Mutant) -> str:
     return EQUIVALENTS.get((mutant.module, mutant.before.strip(), mutant.after.strip()), "")
 
 
+def _describe(mutant: Mutant) -> str:
+    """Return the changed lines, each on a line of its own."""
+    before = "".join(f"\n  - {line}" for line in mutant.before.splitlines())
+    return f"{before}\n  + {mutant.after}"
+
+
 def _report(results: Sequence[tuple[Mutant, Outcome]]) -> list[Mutant]:
     """Print the survivors and the kill rate by module; return the survivors."""
-    survivors = [mutant for mutant, outcome in results if outcome in (Outcome.SURVIVED, Outcome.UNTESTED)]
+    survivors = [mutant for mutant, outcome in results if outcome in SURVIVING]
     for mutant in survivors:
-        print(f"\n{mutant.module}:{mutant.line} ({mutant.operator})")
-        print("\n".join(f"  - {line}" for line in mutant.before.splitlines()))
-        print(f"  + {mutant.after}")
+        print(f"\n{mutant.module}:{mutant.line} ({mutant.operator}){_describe(mutant)}")
     counts = defaultdict[str, Counter[bool]](Counter)
     for mutant, outcome in results:
         counts[mutant.module][outcome in (Outcome.KILLED, Outcome.TIMED_OUT)] += 1

@@ -6,8 +6,9 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from pathlib import Path
 
@@ -27,18 +28,36 @@ class Outcome(StrEnum):
     SURVIVED = "survived"
     #: No fast test imports the module.
     UNTESTED = "untested"
+    #: The tests fail without the mutant too.
+    BROKEN = "broken"
 
 
 class BrokenBaselineError(Exception):
     """The tests fail without any mutant."""
 
 
-class Trial:
-    """A copy of the tree in a folder, and the time that each selection of tests takes there."""
+class Baselines:
+    """Seconds that selections of tests take without a mutant; threads share them."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self) -> None:
+        self._locks: dict[Sequence[str], threading.Lock] = {}
+        #: None: the files have no test that runs.
+        self._seconds: dict[Sequence[str], float | None] = {}
+
+    def read(self, tests: Sequence[str], measure: Callable[[], float | None]) -> float | None:
+        """Return the seconds of a selection, measured by the first thread that needs them."""
+        with self._locks.setdefault(tests, threading.Lock()):
+            if tests not in self._seconds:
+                self._seconds[tests] = measure()
+            return self._seconds[tests]
+
+
+class Trial:
+    """A copy of the tree in a folder."""
+
+    def __init__(self, folder: Path, baselines: Baselines) -> None:
         self._folder = folder
-        self._seconds_by_tests: dict[Sequence[str], float] = {}
+        self._baselines = baselines
         names = subprocess.run(
             ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
             cwd=ROOT, check=True, capture_output=True, text=True,
@@ -49,30 +68,42 @@ class Trial:
                 shutil.copy2(ROOT / name, folder / name)
 
     def judge(self, module: str, source: str, tests: Sequence[str]) -> Outcome:
-        """Return what tests do when a module has another source. Raises BrokenBaselineError."""
-        if not tests:
+        """Return what tests do when a module has another source: the first file, then the others if need be.
+
+        Raises BrokenBaselineError.
+        """
+        outcomes = {Outcome.UNTESTED}
+        for selection in (tuple(tests[:1]), tuple(tests[1:])):
+            if selection:
+                outcome = self._judge_by(module, source, selection)
+                if outcome in (Outcome.KILLED, Outcome.TIMED_OUT):
+                    return outcome
+                outcomes.add(outcome)
+        return Outcome.SURVIVED if Outcome.SURVIVED in outcomes else Outcome.UNTESTED
+
+    def _judge_by(self, module: str, source: str, tests: Sequence[str]) -> Outcome:
+        seconds = self._baselines.read(tests, lambda: self._measure(tests))
+        if seconds is None:
             return Outcome.UNTESTED
-        key = tuple(tests)
-        if key not in self._seconds_by_tests:
-            started_at = time.monotonic()
-            code, output = self._run(tests, timeout=None)
-            if code == _NOTHING_COLLECTED:
-                return Outcome.UNTESTED
-            if code:
-                raise BrokenBaselineError(f"{' '.join(tests)} fail without a mutant:\n{output[-2000:]}")
-            self._seconds_by_tests[key] = time.monotonic() - started_at
         path = self._folder / module
         original = path.read_text()
         path.write_text(source)
         try:
-            code, _ = self._run(
-                tests, timeout=_TIMEOUT_FACTOR * self._seconds_by_tests[key] + _TIMEOUT_EXTRA_SECONDS
-            )
+            code, _ = self._run(tests, timeout=_TIMEOUT_FACTOR * seconds + _TIMEOUT_EXTRA_SECONDS)
         except subprocess.TimeoutExpired:
             return Outcome.TIMED_OUT
         finally:
             path.write_text(original)
         return Outcome.KILLED if code else Outcome.SURVIVED
+
+    def _measure(self, tests: Sequence[str]) -> float | None:
+        started_at = time.monotonic()
+        code, output = self._run(tests, timeout=None)
+        if code == _NOTHING_COLLECTED:
+            return None
+        if code:
+            raise BrokenBaselineError(f"{' '.join(tests)} fail without a mutant:\n{output[-2000:]}")
+        return time.monotonic() - started_at
 
     def _run(self, tests: Sequence[str], timeout: float | None) -> tuple[int, str]:
         """Run tests until the first failure. Raises subprocess.TimeoutExpired."""
