@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 Figure = float | int | str
+#: The end of a peer's name under `peers` where the value says why it could not be measured.
+_MISSING = "_missing"
 
 
 class BenchError(Exception):
@@ -44,13 +46,18 @@ class Outcome:
 
     figures: Mapping[str, Figure]
     targets: Sequence[Target] = ()
-    #: The same measured of something else in the same run, for the ratio.
+    #: The same measured of something else in the same run, for the ratio. `haproxy_missing` says why HAProxy was not.
     peers: Mapping[str, Figure] = field(default_factory=dict)
 
     @property
     def missed_targets(self) -> list[str]:
         """Return the names of figures that miss their targets."""
         return [target.figure for target in self.targets if not target.is_met_by(self.figures)]
+
+    @property
+    def missing_peers(self) -> list[str]:
+        """Return the names of peers that could not be measured."""
+        return [name.removesuffix(_MISSING) for name in self.peers if name.endswith(_MISSING)]
 
 
 def to_json_line(name: str, outcome: Outcome) -> str:
