@@ -25,6 +25,8 @@ class Target:
     figure: str
     at_most: float | None = None
     at_least: float | None = None
+    #: A further value to work towards, which nothing requires.
+    moonshot: float | None = None
 
     def is_met_by(self, figures: Mapping[str, Figure]) -> bool:
         """Return whether the figure is within the limit; a missing or non-numeric figure is not."""
@@ -84,6 +86,8 @@ def to_table(outcome: Outcome) -> str:
             if target is None
             else f"{target.limit:>10}  {'ok' if name not in outcome.missed_targets else 'MISSED'}"
         )
+        if target is not None and target.moonshot is not None:
+            verdict += f"  (moonshot {target.moonshot:g})"
         rows.append((name, _format_figure(value), verdict))
     rows += [
         (name, "not measured", f"{limits[name].limit:>10}  MISSED")
