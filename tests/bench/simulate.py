@@ -137,10 +137,10 @@ class _Bench:
             "first_sync_cpu_s": time.process_time() - cpu,
         }
         steady = []
-        for _ in range(rounds):
-            at = time.perf_counter()
+        start = time.perf_counter()
+        for number in range(rounds):
+            time.sleep(max(0.0, start + number * _INTERVAL - time.perf_counter()))
             steady.append(self._run_round())
-            time.sleep(max(0.0, _INTERVAL - (time.perf_counter() - at)))
         figures |= {
             "round_poll_ms": 1000 * statistics.median(last_round.poll for last_round in steady),
             "round_conclude_ms": 1000 * statistics.median(last_round.conclude for last_round in steady),
