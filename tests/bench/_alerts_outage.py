@@ -50,8 +50,14 @@ class Outage:
         Cluster.objects.all().delete()
         Incident.objects.all().delete()
         ensure_default_cluster()
-        # Shorter waits change no evaluation, only how many there are.
-        AlertRule.objects.update(group_wait=_WAIT_SECONDS, recover_seconds=_WAIT_SECONDS)
+        # Without thresholds every failing proxy is an incident. Shorter waits only mean fewer evaluations.
+        AlertRule.objects.update(
+            min_count=1,
+            min_share=0.0,
+            pending_seconds=0.0,
+            group_wait=_WAIT_SECONDS,
+            recover_seconds=_WAIT_SECONDS,
+        )
         channel = Channel.objects.create(
             name="bench", kind="webhook", config={"url": "https://bench.example/"}, per_minute=100_000
         )
