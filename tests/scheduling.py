@@ -20,6 +20,7 @@ OF_THE_DEMO = ("tests/browser/test_console.py", "tests/flow/test_demo.py")
 #: What takes long and comes last would leave the other processes idle, so these begin.
 LONG = (
     "tests/flow/test_soak.py",
+    "tests/flow/test_benches.py",
     "tests/flow/test_campaign_worker.py",
     "tests/flow/test_alerts_live.py",
     "tests/flow/test_api_fuzz.py",

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.bench.measure import BenchError, to_json_line, to_table
+from tests.bench.measure import BenchError, Outcome, to_json_line, to_table
 
 #: Modules here that are no benches.
 _HELPERS = {"__main__", "measure"}
@@ -34,10 +34,11 @@ def describe(name: str) -> str:
 
 
 def main(argv: list[str]) -> int:
-    """Run one bench, or list them. Exit code 0 when it measured, also when a target is missed; 2 when it could not."""
+    """Run one bench, or list them. Exit code 0 when it measured, 1 when `--strict` refuses it, 2 when it could not."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description="Measure.")
     parser.add_argument("name", nargs="?", help="which bench")
     parser.add_argument("--quick", action="store_true", help="smaller and fewer: does it run at all?")
+    parser.add_argument("--strict", action="store_true", help="exit with 1 when a target or a peer is missed")
     parser.add_argument("--list", action="store_true", help="list the benches")
     parser.add_argument("--base", type=Path, help="a checkout of another commit, measured in the same run")
     parser.add_argument("--rows", type=int, help="rows of the history, for a smaller run")
@@ -75,8 +76,17 @@ def main(argv: list[str]) -> int:
         print(f"bench {options.name}: {error}", file=sys.stderr)
         return 2
     print(to_table(outcome))
-    print(to_json_line(options.name, outcome))
-    return 0
+    print(to_json_line(options.name, outcome), flush=True)
+    return 1 if options.strict and _report_misses(options.name, outcome) else 0
+
+
+def _report_misses(name: str, outcome: Outcome) -> bool:
+    """Name missed targets and missing peers on stderr; return whether there are any."""
+    misses = {"missed targets": outcome.missed_targets, "missing peers": outcome.missing_peers}
+    for kind, members in misses.items():
+        if members:
+            print(f"bench {name}: {kind}: {', '.join(members)}", file=sys.stderr)
+    return any(misses.values())
 
 
 if __name__ == "__main__":

@@ -19,11 +19,15 @@ import aiohttp
 
 from fleet.processes import children
 from fleet.processes.valkey import find_free_port
+from fleet.vocabulary.verdicts import State
 from tests.bench.measure import BenchError
 
 ROOT = Path(__file__).resolve().parents[2]
 #: The demo promises its page within 15 s, and within 3 minutes of the first run.
 START_TIMEOUT = 180.0
+#: Of a demo that starts soon, for `--quick`.
+QUICK_AGENTS = 20
+QUICK_FLAGS = ("--auths", "1", "--proxies", "2", "--agents", str(QUICK_AGENTS), "--no-forwarder")
 _POLL = 0.02
 
 
@@ -62,13 +66,13 @@ def read(home: Path) -> Demo:
 
 
 @contextlib.contextmanager
-def running_demo() -> Iterator[Demo]:
-    """Yield the demo in REFLOAT_BENCH_HOME, or start one until the block ends. Raises BenchError."""
+def running_demo(*flags: str) -> Iterator[Demo]:
+    """Yield the demo in REFLOAT_BENCH_HOME, or start one with the flags until the block ends. Raises BenchError."""
     home = os.environ.get("REFLOAT_BENCH_HOME")
     if home:
         yield read(Path(home))
         return
-    with start_demo(ROOT) as (_process, demo):
+    with start_demo(ROOT, *flags) as (_process, demo):
         yield demo
 
 
@@ -152,6 +156,24 @@ class DemoClient:
                 event = json.loads(message.data)
                 if event["type"] == "delta" and not_healthy(event["counts"]) > 0:
                     return time.monotonic()
+        raise BenchError(f"the console closed the socket ({socket.close_code})")
+
+    async def await_live_states(self, socket: aiohttp.ClientWebSocketResponse, agents: int) -> float:
+        """Wait until the socket has shown a state from evidence for every agent; return when, by time.monotonic."""
+        states = bytearray()
+        async for message in socket:
+            if message.type is aiohttp.WSMsgType.BINARY:
+                states = bytearray(message.data)
+            elif message.type is aiohttp.WSMsgType.TEXT:
+                event = json.loads(message.data)
+                changes = event["changes"] if event["type"] == "delta" else []
+                if event["type"] == "layout" or any(index >= len(states) for index, *_ in changes):
+                    await socket.send_json({"type": "resync"})
+                    continue
+                for index, state, *_ in changes:
+                    states[index] = state
+            if sum(state not in {State.UNKNOWN, State.NEVER} for state in states) >= agents:
+                return time.monotonic()
         raise BenchError(f"the console closed the socket ({socket.close_code})")
 
     async def sign_in(self) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +31,8 @@ class FilledRecord:
     heartbeats: npt.NDArray[np.void]
     #: Of every feed: who loads reads again only what has another one.
     revision: int = 1
+    #: Of all proxies; if half of a group fails, that is one incident.
+    group: str = "bench"
 
     @property
     def keys(self) -> Keys:
@@ -57,14 +60,16 @@ class FilledRecord:
         )
         assert won, "nobody else writes"
 
-    def refresh(self, now: float) -> None:
-        """Record a response of every instance now, as the polls of a round do.
+    def refresh(self, now: float, silent_proxies: Collection[int] = ()) -> None:
+        """Record a response of every instance now, as the polls of a round do, but of no silent proxy, by number.
 
         After a `beat` every proxy's feed has moved on too: the next load reads all tunnels again, the worst case.
         """
-        self._instances(now)
+        silent_indices = {AUTHS + number for number in silent_proxies}
+        self._instances(now, silent_indices)
         for index in range(AUTHS, AUTHS + PROXIES):
-            self._feed(str(index), now)
+            if index not in silent_indices:
+                self._feed(str(index), now)
         self._feed(LISTS, now)
 
     def _feed(self, name: str, now: float) -> None:
@@ -74,7 +79,7 @@ class FilledRecord:
             "nobody else writes"
         )
 
-    def _instances(self, now: float) -> None:
+    def _instances(self, now: float, silent_indices: Collection[int]) -> None:
         names = _names()
         poll = Poll(
             attempts=(PollAttempt(now, ok=True),),
@@ -83,6 +88,7 @@ class FilledRecord:
             readyz=200,
             readyz_at=now,
         )
+        failed = replace(poll, attempts=(PollAttempt(now - 1, ok=False), PollAttempt(now, ok=False)))
         self.writer.write_instances(
             CLUSTER,
             self.epoch,
@@ -94,12 +100,12 @@ class FilledRecord:
                     version="18.0.0",
                     ttl=_TTL,
                     expires_at=now + _TTL,
-                    group="bench" if kind == "proxy" else "",
+                    group=self.group if kind == "proxy" else "",
                     generation=1 if kind == "proxy" else 0,
                 )
                 for index, (_, kind, name) in enumerate(names)
             },
-            polls=dict.fromkeys(range(len(names)), poll),
+            polls={index: failed if index in silent_indices else poll for index in range(len(names))},
             probed_at=now,
         )
 
@@ -120,7 +126,7 @@ def _attributes_of(agent: int) -> AgentAttributes:
     return AgentAttributes(f"18.2.{agent % 4}", labels)
 
 
-def fill(writer: Writer, agents: int, now: float) -> FilledRecord:
+def fill(writer: Writer, agents: int, now: float, *, group: str = "bench") -> FilledRecord:
     """Write a fleet of `agents` on 200 proxies, with one or two tunnels each, all healthy."""
     draws = np.random.default_rng(agents)
     epoch = writer.create(CLUSTER, RecordSeed())
@@ -137,7 +143,7 @@ def fill(writer: Writer, agents: int, now: float) -> FilledRecord:
         draws.random(agents) < 0.8, ReconnectMode.RECONNECT, ReconnectMode.PICK_FIRST
     )
     heartbeats["desired_count"] = heartbeats["claimed_count"] = tunnel_counts
-    filled = FilledRecord(writer, epoch, heartbeats)
+    filled = FilledRecord(writer, epoch, heartbeats, group=group)
     filled.write_heartbeats_of(indices, now)
     _open_tunnels(filled, tunnel_counts, draws, now)
     filled.refresh(now)

@@ -3,7 +3,9 @@
     python -m tests.bench._recovery_auths COUNT
 
 Commands on stdin, a response on stdout for each: `out N` (503 on /readyz alone), `flip N` (becomes unhealthy; responds
-with the time), `heal`, `asked` (how many config requests all got: one per connection).
+with the time), `heal`, `asked` (how many config requests all got: one per connection), `settled N` (how many agents
+sent their last heartbeat to auth N, with a tunnel), `answered N` (when each agent's first heartbeat was answered by
+another auth than N, by the machine's monotonic clock).
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from fleet.transport import channels
 from fleet.transport.health import HealthServicer
 from fleet.transport.process import ProcessHealth
 from fleet.transport.service_config import AUTH_ID_METADATA
-from fleet.wire import grpcclientconfig_pb2, grpcclientconfig_pb2_grpc
+from fleet.wire import fleet_pb2, fleet_pb2_grpc, grpcclientconfig_pb2, grpcclientconfig_pb2_grpc
 
 NAME_METHOD = "/bench.Who/Who"
 _CONFIG = ServiceConfig(PickHealthyMode.RECONNECT, "")
@@ -40,6 +42,9 @@ class BenchAuth:
         self.name = name
         self.is_out = False
         self.config_requests = 0
+        #: Of each agent: the moment of its first heartbeat here, and the number of tunnels in its last one.
+        self.first_heartbeats: dict[str, float] = {}
+        self.tunnel_counts: dict[str, int] = {}
         self.process = ProcessHealth(tick=0.0)
         self.process.register("auth")
         self._answer = grpcclientconfig_pb2.GetServiceConfigResponse.FromString(
@@ -51,6 +56,7 @@ class BenchAuth:
         server = grpc.aio.server(options=channels.server_options())
         HealthServicer(self.process).add_to(server)
         grpcclientconfig_pb2_grpc.add_ServiceConfigDiscoveryServiceServicer_to_server(self, server)
+        fleet_pb2_grpc.add_HeartbeatServiceServicer_to_server(self, server)
         name_method = grpc.unary_unary_rpc_method_handler(self._send_name)
         server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler("bench.Who", {"Who": name_method}),)
@@ -82,6 +88,19 @@ class BenchAuth:
         context.set_trailing_metadata(((AUTH_ID_METADATA, self.name),))
         return self._answer
 
+    async def Heartbeat(self, request: fleet_pb2.HeartbeatRequest, context: Any) -> Any:  # noqa: N802
+        """Keep the agent's number of tunnels; nothing is written to a backend."""
+        del context
+        agent = request.agent
+        self.tunnel_counts[agent.agent_id] = len(agent.tracker.claimed)
+        self.first_heartbeats.setdefault(agent.agent_id, time.monotonic())
+        return fleet_pb2.HeartbeatResponse(auth_id=self.name)
+
+    async def Deregister(self, request: fleet_pb2.DeregisterRequest, context: Any) -> Any:  # noqa: N802
+        """Forget nothing: agents deregister when the bench ends."""
+        del request, context
+        return fleet_pb2.DeregisterResponse()
+
     async def _send_name(self, request: bytes, context: Any) -> bytes:
         del request, context
         return self.name.encode()
@@ -111,6 +130,15 @@ def _execute(auths: list[BenchAuth], command: str, number: str = "0") -> dict[st
         auth.is_out = True
     elif command == "flip":
         return {"at": auth.flip()}
+    elif command == "settled":
+        return {"settled": sum(count > 0 for count in auth.tunnel_counts.values())}
+    elif command == "answered":
+        moments: dict[str, float] = {}
+        for other_auth in auths:
+            if other_auth is not auth:
+                for agent, at in other_auth.first_heartbeats.items():
+                    moments[agent] = min(at, moments.get(agent, at))
+        return {"answered": list(moments.values())}
     elif command == "heal":
         for each_auth in auths:
             each_auth.heal()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import sys
+import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -68,21 +70,19 @@ async def run_child(*args: str) -> AsyncIterator[ChildProcess]:
     """Run `python -m WORDS` until the block ends."""
     pipe = asyncio.subprocess.PIPE
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        *args,
-        stdin=pipe,
-        stdout=pipe,
-        stderr=asyncio.subprocess.DEVNULL,
-        env=env,
-        limit=2**22,
-    )
-    try:
-        yield ChildProcess(process, await _answer(process))
-    finally:
-        process.terminate()
-        await process.wait()
+    with tempfile.TemporaryFile() as errors:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", *args, stdin=pipe, stdout=pipe, stderr=errors, env=env, limit=2**22
+        )
+        try:
+            yield ChildProcess(process, await _answer(process))
+        except BenchError as error:
+            errors.seek(0)
+            raise BenchError(f"{error}: {errors.read()[-2000:].decode(errors='replace')}") from error
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                process.terminate()
+            await process.wait()
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,50 +178,3 @@ async def _measure_failover(setup: AuthsSetup, pick: Callable[[], grpc.aio.Chann
 async def _rotate_to_other(setup: AuthsSetup) -> None:
     """Send new connections to the other auth before the flip: the balancer's delay is not the client's."""
     await setup.keep_in_rotation(1)
-
-
-@dataclass(frozen=True, slots=True)
-class Herd:
-    """Figures of many agents whose auth became unhealthy."""
-
-    #: Seconds from the flip, of those that got away.
-    seconds: Sequence[float]
-    lost_agents: int
-    connects: float
-    #: CPU seconds of the agents, the auths and the balancer.
-    cpu: Mapping[str, float]
-
-
-async def measure_herd(agents: int, processes: int, first_wait: str, auths: int = 3) -> Herd:
-    """Connect many agents to one auth, then make it unhealthy; the balancer detects it by its own checks."""
-    async with run_auths(auths) as setup:
-        await setup.keep_in_rotation(0)
-        share = str(agents // processes)
-        args = ("tests.bench._recovery_clients", setup.address, share, first_wait)
-        async with _children(processes, *args) as clients:
-            await setup.keep_in_rotation(*range(auths))
-            requests_before = (await setup.auths.request("asked"))["asked"]
-            parts = {"agents": clients, "auths": [setup.auths], "balancer": [setup.balancer]}
-            before = {
-                name: sum(child_process.cpu() for child_process in part) for name, part in parts.items()
-            }
-            await asyncio.gather(*(client.request("auth-0") for client in clients))
-            at = float((await setup.auths.request("flip 0"))["at"])
-            answers = await asyncio.gather(*(client.read_answer() for client in clients))
-            seconds = [moment - at for answer in answers for moment in answer["answered"]]
-            connects = ((await setup.auths.request("asked"))["asked"] - requests_before) / agents
-            spent = {
-                name: sum(child_process.cpu() for child_process in part) - before[name]
-                for name, part in parts.items()
-            }
-            return Herd(seconds, agents - len(seconds), connects, spent)
-
-
-@asynccontextmanager
-async def _children(count: int, *args: str) -> AsyncIterator[list[ChildProcess]]:
-    async with run_child(*args) as first:
-        if count == 1:
-            yield [first]
-            return
-        async with _children(count - 1, *args) as rest:
-            yield [first, *rest]

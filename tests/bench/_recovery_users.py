@@ -61,7 +61,7 @@ class Size:
 
 
 WHOLE = Size(users=200, agents=40, proxies=4)
-QUICK = Size(users=12, agents=4, proxies=4)
+QUICK = Size(users=4, agents=4, proxies=2)
 
 
 def measure(size: Size) -> Mapping[str, Figure]:

@@ -1,7 +1,8 @@
 """One evaluation of incidents over 100,000 agents with 1,000 open incidents, in ms, and how it grows with both.
 
 `evaluate` is pure: facts, rules, inhibition, lifecycle. `with_database` is a whole evaluation of the process: it also
-reads incidents and writes changes, in its own SQLite. With `--base`, CPU beside that of another commit.
+reads incidents and writes changes, in its own SQLite.
+`outage` has the record in Redis and notifications, too. With `--base`, CPU beside that of another commit.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from fleet.processes import valkey
 from tests.bench import _evaluations
 from tests.bench.measure import BenchError, Figure, Outcome, Target, median_ms
 
@@ -24,6 +26,9 @@ _LIMITS = (
     Target("with_database_100000_agents_1000_open_ms", at_most=1000),
     Target("gather_100000_agents_ms", at_most=100),
     Target("evaluate_1000_open_ms", at_most=200),
+    # Within the second until the next evaluation, and in an outage with a quarter of a core left for the notifications.
+    Target("outage_worst_ms", at_most=1000),
+    Target("outage_deliveries", at_least=200),
 )
 #: A change may cost this much CPU more than its base.
 _BASE_TARGETS = (Target("same_cpu_of_base", at_most=1.2), Target("all_changing_cpu_of_base", at_most=1.2))
@@ -40,6 +45,7 @@ def run(*, quick: bool, base: Path | None = None) -> Outcome:
         _evaluations.set_up_django(folder)
         for agents, incidents in ((_AGENTS // 10, _OPEN // 10), (_AGENTS, _OPEN // 10), (_AGENTS, _OPEN)):
             figures |= _measure(agents // scale, incidents // scale, repeats)
+        figures |= _measure_outage(Path(folder) / "valkey", _AGENTS // (scale * scale), repeats)
     if not quick:
         small, large = (
             figures["with_database_100000_agents_100_open_ms"],
@@ -117,6 +123,16 @@ def _measure(agents: int, incidents: int, repeats: int) -> dict[str, Figure]:
         f"with_database_{agents}_agents_{incidents}_open_ms": round(evaluation_ms, 2),
         f"with_database_{agents}_agents_{incidents}_open_all_changing_ms": round(changing_ms, 2),
     }
+
+
+def _measure_outage(folder: Path, agents: int, repeats: int) -> dict[str, Figure]:
+    from tests.bench._alerts_outage import Outage
+
+    server = valkey.start(folder, persist=False)
+    try:
+        return Outage(server.url, agents).measure(repeats)
+    finally:
+        server.stop()
 
 
 def _load_incidents() -> Callable[[], dict[str, object]]:

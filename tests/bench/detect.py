@@ -26,8 +26,9 @@ _TIMEOUT = 30.0
 
 def run(*, quick: bool) -> Outcome:
     """Freeze and thaw a proxy again and again, at moments that have nothing to do with the rounds."""
-    with _demo.running_demo() as demo:
-        return asyncio.run(_measure(demo, rounds=3 if quick else 10))
+    flags = _demo.QUICK_FLAGS if quick else ()
+    with _demo.running_demo(*flags) as demo:
+        return asyncio.run(_measure(demo, rounds=1 if quick else 10))
 
 
 async def _measure(demo: _demo.Demo, rounds: int) -> Outcome:

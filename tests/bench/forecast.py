@@ -26,8 +26,8 @@ MAX_ERROR_PERCENT = 10.0
 
 
 def run(*, quick: bool) -> Outcome:
-    """Measure two campaigns off a proxy, one off an auth and one of the whole fleet; `--quick` a tenth of it."""
-    agents = _AGENTS // (10 if quick else 1)
+    """Measure two campaigns off a proxy, one off an auth and one of the whole fleet; `--quick` a fiftieth of it."""
+    agents, proxies = (_AGENTS // 50, _PROXIES // 2) if quick else (_AGENTS, _PROXIES)
     figures: dict[str, Figure] = {}
     with tempfile.TemporaryDirectory(prefix="refloat-bench-") as folder:
         _evaluations.set_up_django(folder)
@@ -38,9 +38,9 @@ def run(*, quick: bool) -> Outcome:
             ("proxy_standard", "standard", ("proxy-0",)),
             ("fleet_fast", "fast", ()),
         ):
-            fleet = MovingFleet.of(agents, _PROXIES)
+            fleet = MovingFleet.of(agents, proxies)
             figures |= _measure(name, fleet, preset, leave, ConnectionKind.TUNNEL)
-        fleet = MovingFleet.of(agents, _PROXIES, auths=_AUTHS)
+        fleet = MovingFleet.of(agents, proxies, auths=_AUTHS)
         fleet.auth_of = {agent: number % _AUTHS for number, agent in enumerate(fleet.agents)}
         figures |= _measure("auth_fast", fleet, "fast", ("auth-0",), ConnectionKind.AUTH)
     targets = [Target(name, at_most=MAX_ERROR_PERCENT) for name in figures if name.endswith("_error_percent")]

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -155,6 +155,12 @@ _VARIANTS: dict[str, Callable[[_VariantSetup], _StartedVariant]] = {
     "nginx": _start_nginx,
 }
 _REQUIRED = {"direct", "gateway", "floor", "bare"}
+_TARGETS = (
+    Target("gateway_cpu_of_floor", at_most=0.6),
+    Target("gateway_rpc_per_s_of_floor", at_least=1.0),
+    #: Beside a proxy in C, with one thread as the gateway has one; without HAProxy it is missed.
+    Target("gateway_cpu_of_haproxy", at_most=1.8, moonshot=1.4),
+)
 
 
 def run(*, quick: bool) -> Outcome:
@@ -168,11 +174,7 @@ def run(*, quick: bool) -> Outcome:
             for name, variant in variants.items():
                 runs_of[name].append(_measure(variant, calls, seconds))
                 time.sleep(0.2)  # the last calls' ends are no part of the next variant
-    medians = {
-        name: {figure: statistics.median(row[figure] for row in rows) for figure in rows[0]}
-        for name, rows in runs_of.items()
-    }
-    return _outcome(medians, absences)
+    return _outcome(runs_of, absences)
 
 
 def _start(stack: ExitStack, folder: Path) -> tuple[dict[str, _StartedVariant], dict[str, str]]:
@@ -213,23 +215,25 @@ def _measure(started_variant: _StartedVariant, calls: int, seconds: float) -> di
     return {**figures, "cpu_us_per_rpc": (started_variant.cpu() - before) * 1e6 / call_count}
 
 
-def _outcome(medians: dict[str, dict[str, float]], absences: dict[str, str]) -> Outcome:
-    direct, gateway, floor, bare = (medians[name] for name in ("direct", "gateway", "floor", "bare"))
+def _outcome(runs_of: Mapping[str, Sequence[Mapping[str, float]]], absences: Mapping[str, str]) -> Outcome:
+    medians = {
+        name: {figure: statistics.median(row[figure] for row in rows) for figure in rows[0]}
+        for name, rows in runs_of.items()
+    }
+    direct, gateway = medians["direct"], medians["gateway"]
     figures: dict[str, Figure] = {f"gateway_{name}": value for name, value in gateway.items()}
     for share in ("p50_us", "p99_us"):
         figures[f"gateway_adds_{share}"] = gateway[share] - direct[share]
-    figures["gateway_cpu_of_floor"] = gateway["cpu_us_per_rpc"] / floor["cpu_us_per_rpc"]
-    figures["gateway_rpc_per_s_of_floor"] = gateway["rpc_per_s"] / floor["rpc_per_s"]
-    figures["gateway_cpu_of_bare"] = gateway["cpu_us_per_rpc"] / bare["cpu_us_per_rpc"]
-    figures["gateway_rpc_per_s_of_bare"] = gateway["rpc_per_s"] / bare["rpc_per_s"]
+    for name in runs_of.keys() - {"direct", "gateway"}:
+        # Of each run by itself: a machine that is slow is slow for both.
+        pairs = list(zip(runs_of["gateway"], runs_of[name], strict=True))
+        for ratio, figure in (("cpu", "cpu_us_per_rpc"), ("rpc_per_s", "rpc_per_s")):
+            ratios = [gateway_run[figure] / peer_run[figure] for gateway_run, peer_run in pairs]
+            figures[f"gateway_{ratio}_of_{name}"] = statistics.median(ratios)
     peers: dict[str, Figure] = {f"{name}_missing": sentence for name, sentence in absences.items()}
     for name, row in medians.items():
         if name != "gateway":
             peers |= {f"{name}_{figure}": value for figure, value in row.items()}
         if name not in {"gateway", "direct"}:
             peers |= {f"{name}_adds_{share}": row[share] - direct[share] for share in ("p50_us", "p99_us")}
-    targets = [
-        Target("gateway_cpu_of_floor", at_most=0.6),
-        Target("gateway_rpc_per_s_of_floor", at_least=1.0),
-    ]
-    return Outcome(figures, targets, peers)
+    return Outcome(figures, _TARGETS, peers)

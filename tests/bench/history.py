@@ -29,12 +29,12 @@ _SIZE_LIMIT_GB = 2.5
 
 
 def run(*, quick: bool, rows: int | None = None, keep: Path | None = None) -> Outcome:
-    """Measure both databases; `--quick` with 1 % of the rows and agents, `--rows N` with that many rows.
+    """Measure both databases; `--quick` with 0.2 % of the rows and agents, `--rows N` with that many rows.
 
     `--keep FOLDER` leaves the databases there, and measures those of an earlier run instead of loading new ones.
     """
-    row_count = rows or (_ROWS // 100 if quick else _ROWS)
-    agent_count = _AGENTS // 100 if quick else _AGENTS
+    row_count = rows or (_ROWS // 500 if quick else _ROWS)
+    agent_count = _AGENTS // 500 if quick else _AGENTS
     figures: dict[str, Figure] = {"requested_rows": row_count, "agents": agent_count}
     targets: list[Target] = []
     for database in ("sqlite", "postgres"):

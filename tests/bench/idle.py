@@ -36,13 +36,14 @@ class Share:
 
 def run(*, quick: bool, base: Path | None = None) -> Outcome:
     """Measure this console; with `base`, a checkout of another commit, that one too, in turns."""
-    seconds, settle, times = (10.0, 2.0, 1) if quick else (_SECONDS, _SETTLE, 3 if base else _TIMES)
+    seconds, settle, times = (2.0, 0.0, 1) if quick else (_SECONDS, _SETTLE, 3 if base else _TIMES)
+    fleet = (_demo.QUICK_AGENTS, _demo.QUICK_FLAGS) if quick else (_AGENTS, ("--no-forwarder",))
     runs: list[Mapping[str, Share]] = []
     base_runs: list[Mapping[str, Share]] = []
     for _ in range(times):
         if base is not None:
-            base_runs.append(_measure(base, seconds, settle))
-        runs.append(_measure(_demo.ROOT, seconds, settle))
+            base_runs.append(_measure(base, *fleet, seconds, settle))
+        runs.append(_measure(_demo.ROOT, *fleet, seconds, settle))
     limits = (Target("core_percent", at_most=8), Target("pss_mb", at_most=450))
     return Outcome(_figures(runs), () if quick else limits, _figures(base_runs, "base_") if base_runs else {})
 
@@ -65,10 +66,12 @@ def _figures(runs: Sequence[Mapping[str, Share]], prefix: str = "") -> dict[str,
     return figures
 
 
-def _measure(root: Path, seconds: float, settle: float) -> Mapping[str, Share]:
+def _measure(
+    root: Path, agents: int, flags: Sequence[str], seconds: float, settle: float
+) -> Mapping[str, Share]:
     """Start the demo of a checkout, let it become idle, and watch it. Raises BenchError."""
-    with _demo.start_demo(root, "--no-forwarder") as (process, demo):
-        asyncio.run(_await_healthy(demo))
+    with _demo.start_demo(root, *flags) as (process, demo):
+        asyncio.run(_await_healthy(demo, agents))
         sleep_for(settle)
         members = console_of(psutil.Process(process.pid), demo.home)
         before = {name: _cpu(member) for name, member in members.items()}
@@ -89,9 +92,9 @@ def _measure(root: Path, seconds: float, settle: float) -> Mapping[str, Share]:
     return shares
 
 
-async def _await_healthy(demo: _demo.Demo) -> None:
+async def _await_healthy(demo: _demo.Demo, agents: int) -> None:
     async with aiohttp.ClientSession() as session:
-        await _demo.DemoClient(demo, session).await_healthy(agents=_AGENTS)
+        await _demo.DemoClient(demo, session).await_healthy(agents=agents)
 
 
 def console_of(process: psutil.Process, home: Path) -> dict[str, psutil.Process]:

@@ -34,9 +34,10 @@ def run(*, quick: bool) -> Outcome:
         figures: dict[str, float] = {"install_s": time.monotonic() - start}
         times = 1 if quick else _TIMES
         demo_argv = [str(refloat), "demo", f"--port={find_free_port()}"]
-        demos = [_starts.time_demo(demo_argv, folder, folder / f"demo-{n}") for n in range(times)]
+        starts = [_starts.time_demo(demo_argv, folder, folder / f"demo-{n}") for n in range(times)]
         serves = [_time_serve(refloat, folder, folder / f"serve-{n}") for n in range(times)]
-    for command, seconds in (("demo", demos), ("serve", serves)):
+    figures["demo_live_s"] = percentile([start.live for start in starts], 0.5)
+    for command, seconds in (("demo", [start.page for start in starts]), ("serve", serves)):
         figures |= {
             f"{command}_s": percentile(seconds, 0.5),
             f"{command}_first_s": seconds[0],

@@ -12,6 +12,7 @@ import random
 import statistics
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from fleet.protocol.recovery import announce
@@ -21,7 +22,6 @@ from tests.bench._local_changes import LocalChanges, Observation
 from tests.bench.forecast import MAX_ERROR_PERCENT, error_percent
 from tests.bench.measure import BenchError, Figure, Outcome, Target
 
-_AGENTS = 60
 _CASES = ("config", "rollouts")
 #: How often all tunnels open, and the closing waits in between: short ones, then those that are measured.
 _OPENING_CYCLES = 3
@@ -29,55 +29,77 @@ _SHORT_CLOSING_WAITS = {"tunnel_closing_wait_min": "5s", "tunnel_closing_wait_ma
 _MEASURED_CLOSING_WAITS = {"tunnel_closing_wait_min": "30s", "tunnel_closing_wait_max": "1m"}
 
 
+@dataclass(frozen=True, slots=True)
+class _Size:
+    """The demo, and what changes in it."""
+
+    agents: int
+    auths: int
+    proxies: int
+    cycles: int
+    #: Numbers of tunnels per agent to open, one change after the other.
+    counts: Sequence[str]
+    closing_waits: Mapping[str, str]
+    #: Announce TTLs, one rollout of each role after the other.
+    ttls: Sequence[str]
+
+
+_WHOLE = _Size(60, 3, 4, _OPENING_CYCLES, ("2", "3", "4"), _MEASURED_CLOSING_WAITS, ("20s", "30s"))
+_QUICK = _Size(
+    10, 2, 2, 1, ("2",), {"tunnel_closing_wait_min": "1s", "tunnel_closing_wait_max": "2s"}, ("30s",)
+)
+
+
 def run(*, quick: bool, case: str | None = None) -> Outcome:
-    """Measure two config changes and two rollouts over 60 agents; `--quick` over 20; `--case` only one of the two.
+    """Measure two config changes and two rollouts over 60 agents; `--quick` over 10; `--case` only one of the two.
 
     Raises BenchError.
     """
     if case not in (None, *_CASES):
         raise BenchError(f"there is no case {case!r}: there are {', '.join(_CASES)}")
-    agents, cycles = (_AGENTS // 3, 1) if quick else (_AGENTS, _OPENING_CYCLES)
+    size = _QUICK if quick else _WHOLE
     figures: dict[str, Figure] = {}
-    with start_demo(ROOT, "--agents", str(agents)) as (_process, demo):
+    flags = ("--agents", str(size.agents), "--auths", str(size.auths), "--proxies", str(size.proxies))
+    with start_demo(ROOT, *flags) as (_process, demo):
         local = LocalChanges(demo)
-        local.await_healthy(agents)
+        local.await_healthy(size.agents)
         if case != "rollouts":
-            figures |= _measure_config_changes(local, agents, cycles)
+            figures |= _measure_config_changes(local, size)
         if case != "config":
-            figures |= _measure_rollouts(local, agents)
+            figures |= _measure_rollouts(local, size)
     targets = [Target(name, at_most=MAX_ERROR_PERCENT) for name in figures if name.endswith("_error_percent")]
     return Outcome(figures, () if quick else targets)
 
 
-def _measure_config_changes(local: LocalChanges, agents: int, cycles: int) -> dict[str, Figure]:
+def _measure_config_changes(local: LocalChanges, size: _Size) -> dict[str, Figure]:
     """Open and close tunnels of each agent of a demo."""
     openings = []
-    for cycle in range(cycles):
-        for count in ("2", "3", "4"):
+    for cycle in range(size.cycles):
+        for count in size.counts:
             # The changes begin at moments unrelated to the proxies' reads.
             time.sleep(random.random() * announce.CHECK_PERIOD)
             change = local.plan_config({"agent_connection_count": count})
             openings.append((change["plan"]["closing"], local.run(change)))
-            local.await_healthy(agents)
-        waits = _MEASURED_CLOSING_WAITS if cycle == cycles - 1 else _SHORT_CLOSING_WAITS
+            local.await_healthy(size.agents)
+        waits = size.closing_waits if cycle == size.cycles - 1 else _SHORT_CLOSING_WAITS
         change = local.plan_config({"agent_connection_count": "1", **waits})
         closing = change["plan"]["closing"], local.run(change)
-        local.await_healthy(agents)
+        local.await_healthy(size.agents)
     return _compare_openings(openings) | _compare_closings(*closing)
 
 
-def _measure_rollouts(local: LocalChanges, agents: int) -> dict[str, Figure]:
+def _measure_rollouts(local: LocalChanges, size: _Size) -> dict[str, Figure]:
     """Restart the auths and the proxies of a demo, each role once before it counts: the forecast learns from that."""
     figures: dict[str, Figure] = {}
-    for ttl in ("20s", "30s"):
+    for ttl in size.ttls:
         for name, desired_values in (
             ("policy_auth", {"auth": {AUTH_TTL_VARIABLE: ttl}}),
             ("policy_proxy", {"proxy": {PROXY_TTL_VARIABLE: ttl}}),
         ):
             change = local.plan_policies(desired_values)
             rollout_figures = _compare_rollout(name, change["plan"], local.run(change))
-            local.await_healthy(agents)
-            figures |= rollout_figures if ttl == "30s" else {}
+            local.await_healthy(size.agents)
+            figures |= rollout_figures if ttl == size.ttls[-1] else {}
     return figures
 
 

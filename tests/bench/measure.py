@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 Figure = float | int | str
+#: The end of a peer's name under `peers` where the value says why it could not be measured.
+_MISSING = "_missing"
 
 
 class BenchError(Exception):
@@ -23,6 +25,8 @@ class Target:
     figure: str
     at_most: float | None = None
     at_least: float | None = None
+    #: A further value to work towards, which nothing requires.
+    moonshot: float | None = None
 
     def is_met_by(self, figures: Mapping[str, Figure]) -> bool:
         """Return whether the figure is within the limit; a missing or non-numeric figure is not."""
@@ -44,13 +48,18 @@ class Outcome:
 
     figures: Mapping[str, Figure]
     targets: Sequence[Target] = ()
-    #: The same measured of something else in the same run, for the ratio.
+    #: The same measured of something else in the same run, for the ratio. `haproxy_missing` says why HAProxy was not.
     peers: Mapping[str, Figure] = field(default_factory=dict)
 
     @property
     def missed_targets(self) -> list[str]:
         """Return the names of figures that miss their targets."""
         return [target.figure for target in self.targets if not target.is_met_by(self.figures)]
+
+    @property
+    def missing_peers(self) -> list[str]:
+        """Return the names of peers that could not be measured."""
+        return [name.removesuffix(_MISSING) for name in self.peers if name.endswith(_MISSING)]
 
 
 def to_json_line(name: str, outcome: Outcome) -> str:
@@ -77,6 +86,8 @@ def to_table(outcome: Outcome) -> str:
             if target is None
             else f"{target.limit:>10}  {'ok' if name not in outcome.missed_targets else 'MISSED'}"
         )
+        if target is not None and target.moonshot is not None:
+            verdict += f"  (moonshot {target.moonshot:g})"
         rows.append((name, _format_figure(value), verdict))
     rows += [
         (name, "not measured", f"{limits[name].limit:>10}  MISSED")

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from types import ModuleType
 
 import pytest
 
@@ -67,6 +69,38 @@ def test_bench_unknown_is_refused_with_the_names(capsys: pytest.CaptureFixture[s
     """One clear line."""
     assert bench.main(["nonsense"]) == 2
     assert "no bench is called 'nonsense'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code", "lines"),
+    [
+        (Outcome({"ms": 50.0}, [Target("ms", at_most=50)], {"naive_ms": 1.0}), 0, []),
+        (
+            Outcome({"ms": 60.0, "kb": 9}, [Target("ms", at_most=50), Target("kb", at_most=5)]),
+            1,
+            ["bench sample: missed targets: ms, kb"],
+        ),
+        (Outcome({}, [], {"nginx_missing": "no nginx"}), 1, ["bench sample: missing peers: nginx"]),
+    ],
+)
+def test_strict_exits_with_1_and_names_what_was_missed(
+    outcome: Outcome,
+    code: int,
+    lines: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """Without `--strict` the same outcome ends with 0; the JSON line is the last of stdout in both."""
+    sample = ModuleType("tests.bench.sample", "Measure nothing.")
+    sample.run = lambda *, quick: outcome  # type: ignore[attr-defined] # a bench is a module with this function
+    monkeypatch.setitem(sys.modules, "tests.bench.sample", sample)
+    monkeypatch.setattr(bench, "names", lambda: ["sample"])
+    assert bench.main(["sample"]) == 0
+    assert capfd.readouterr().err == ""
+    assert bench.main(["sample", "--strict"]) == code
+    output = capfd.readouterr()
+    assert output.err.splitlines() == lines
+    assert json.loads(output.out.splitlines()[-1])["bench"] == "sample"
 
 
 @pytest.mark.parametrize(

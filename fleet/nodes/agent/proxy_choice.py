@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fleet.protocol.destination import picker
 from fleet.protocol.destination.health import Destination, HealthSettings, RequestOutcome
 from fleet.protocol.destination.picker import Candidate, Picker
 
@@ -21,8 +20,6 @@ Address = tuple[str, int]
 _HEALTH_SETTINGS = HealthSettings(
     failure_rate=None, unhealthy_rate=0.5, rate_window=60.0, rate_min_requests=2, reactivate_after=8.0
 )
-#: The capacity of the load balancers is unknown, so the last one that responds may get all dials.
-_PICKER_SETTINGS = picker.with_headroom(picker.DEFAULTS, None)
 
 
 class ProxyChoice:
@@ -40,7 +37,7 @@ class ProxyChoice:
             Candidate(name, destination.verdict(now).health)
             for name, destination in self._destinations.items()
         ]
-        choice = Picker(candidates, now, _PICKER_SETTINGS).pick(chance)
+        choice = Picker(candidates, now).pick(chance)
         assert choice is not None, "nobody can drain these, so one is always picked"
         self._last_dialed = choice.name
         return self._addresses[choice.name]

@@ -48,9 +48,6 @@ from fleet.transport.tls import TLSError, TLSFiles
 
 log = logging.getLogger(__name__)
 
-#: Without --headroom the capacity of backends is unknown: a limit would send calls to dead ones.
-_DEFAULT_PICKING_SETTINGS = picker.with_headroom(picker.DEFAULTS, None)
-
 #: gRPC servers close a connection with more than one ping in 5 minutes without data of their own in between.
 _PING_WITHOUT_DATA = 310.0
 #: Largest header list of a backend, in bytes: details of a status are longer than what callers may send.
@@ -78,7 +75,7 @@ class GatewayFlags:
     #: Largest share of retries among all attempts, percent; None: no limit.
     retry_budget: int | None = None
     drain: float = 10.0
-    picking_settings: picker.PickerSettings = _DEFAULT_PICKING_SETTINGS
+    picking_settings: picker.PickerSettings = picker.DEFAULTS
     #: Paths of methods with streaming responses.
     streams: frozenset[str] = frozenset()
     destination_health: destination.HealthSettings = destination.RECOMMENDED_SETTINGS

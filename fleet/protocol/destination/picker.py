@@ -1,7 +1,7 @@
 """Load balancing over destinations: Healthy ones first; the fewer there are, the more requests the others get.
 
 Shares follow Envoy's (https://www.envoyproxy.io/docs/envoy/latest/intro/arch_overview/upstream/load_balancing/degraded)
-without its rounding, and a guard limits the load of each destination. Make a new `Picker` whenever health changes;
+without its rounding, and a guard may limit the load of each destination. Make a new `Picker` whenever health changes;
 picking is fast. Pure: `now` and `chance`, a number in [0, 1), are arguments. docs/reference/destination-health.md.
 """
 
@@ -27,9 +27,9 @@ class PickerSettings:
     overprovisioning: float = 1.4
     #: Requests also spill over when fewer than this many destinations are Healthy; 1: never for that reason.
     min_healthy: int = 1
-    #: Limit of a destination, in fair shares, while another one (even Unhealthy) is left. At three, the last
-    #: healthy one of three may take all requests.
-    guard: float = 3.0
+    #: Limit of a destination, in fair shares, while another one (even Unhealthy) is left. None by default: a guard
+    #: helps only if it is known how much a destination can take (measured: docs/reference/benchmarks.md, "picking").
+    guard: float = NO_GUARD
     #: The same limit for an Unhealthy destination: the lower, the more of them are tried at the same time.
     panic_guard: float = 2.0
     #: Tier of Unknown destinations: Healthy, Degraded, or Unknown for a tier of their own after Degraded.

@@ -17,8 +17,7 @@ from fleet.protocol.destination.picker import (
     with_headroom,
 )
 
-#: The guard is too high to have an effect.
-UNGUARDED = replace(DEFAULTS, guard=1_000.0)
+GUARDED = replace(DEFAULTS, guard=3.0)
 
 
 def candidates_of(
@@ -57,7 +56,7 @@ def test_shares_match_envoys_table(
     counts: tuple[int, int, int], healthy_share: int, degraded_share: int
 ) -> None:
     """The rows of Envoy's documentation, and two more by its arithmetic, within its rounding."""
-    picker = Picker(candidates_of(*counts), now=0.0, settings=UNGUARDED)
+    picker = Picker(candidates_of(*counts), now=0.0)
     assert share(picker, Health.HEALTHY) == pytest.approx(healthy_share, abs=1)
     assert share(picker, Health.DEGRADED) == pytest.approx(degraded_share, abs=1)
     assert share(picker, Health.UNHEALTHY) == 0
@@ -65,25 +64,30 @@ def test_shares_match_envoys_table(
 
 def test_guard_limits_the_last_healthy_destinations() -> None:
     """Five of 100 get three times their fair share each; the rest goes to others."""
-    picker = Picker(candidates_of(5, 0, 95), now=0.0)
+    picker = Picker(candidates_of(5, 0, 95), now=0.0, settings=GUARDED)
     assert share(picker, Health.HEALTHY) == pytest.approx(15)
     assert max(picker.shares.values()) == pytest.approx(0.03)
 
 
 def test_guard_has_no_effect_in_a_small_cluster() -> None:
     """The last of three takes all requests."""
-    assert Picker(candidates_of(1, 0, 2), now=0.0).shares == {"healthy-0": 1.0}
+    assert Picker(candidates_of(1, 0, 2), now=0.0, settings=GUARDED).shares == {"healthy-0": 1.0}
 
 
 def test_guard_applies_gradually_as_destinations_fail() -> None:
     """With each failure the load of the others changes by at most a tenth of a fair share."""
-    before = Picker(candidates_of(100, 0, 0), now=0.0)
+    before = Picker(candidates_of(100, 0, 0), now=0.0, settings=GUARDED)
     for lost_count in range(1, 101):
-        after = Picker(candidates_of(100 - lost_count, 0, lost_count), now=0.0)
+        after = Picker(candidates_of(100 - lost_count, 0, lost_count), now=0.0, settings=GUARDED)
         for number in range(100 - lost_count):
             name = f"healthy-{number}"
             assert abs(after.shares[name] - before.shares[name]) <= 0.001
         before = after
+
+
+def test_no_guard_is_the_default() -> None:
+    """The last of a hundred takes all requests: nobody said how much it can take."""
+    assert Picker(candidates_of(1, 0, 99), now=0.0).shares == {"healthy-0": 1.0}
 
 
 def test_fewer_healthy_than_the_minimum_spill_over() -> None:
