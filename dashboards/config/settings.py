@@ -281,7 +281,6 @@ ALLAUTH_TRUSTED_PROXY_COUNT = REFLOAT_TRUSTED_PROXIES
 MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
 MFA_PASSKEY_LOGIN_ENABLED = True
 MFA_TOTP_ISSUER = "Refloat"
-MFA_WEBAUTHN_ALLOW_INSECURE_ORIGIN = not REFLOAT_HTTPS  # browsers allow http for localhost only
 
 # OpenID Connect: on when an issuer is named.
 REFLOAT_OIDC_ISSUER = env.text("REFLOAT_OIDC_ISSUER")

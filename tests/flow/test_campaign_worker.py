@@ -16,6 +16,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 import pytest
 from playwright.sync_api import Page, expect, sync_playwright
@@ -39,6 +40,9 @@ PACE = {
 }  # fmt: skip
 # Away from most tests: an agent that moves late because of them would count as failed.
 pytestmark = [pytest.mark.slow, pytest.mark.serial, pytest.mark.browser, pytest.mark.timeout(1800)]
+
+#: Seconds of the rate limit that a campaign may use at once, after a pause or a time without a worker.
+BURST_SECONDS = 2
 
 #: By what word in its command line a process is found.
 WEB, WORKER = "dashboards.config.asgi:application", "actions@%h"
@@ -141,6 +145,15 @@ class Installation:
         """Return the number that a query selects."""
         with closing(sqlite3.connect(self.home / "refloat.sqlite3", timeout=60)) as database:
             return int(database.execute(query).fetchone()[0] or 0)
+
+    def read_request_times(self) -> list[tuple[float, float]]:
+        """Return when each agent of a campaign was due and when it was asked, in seconds, in the order of the first."""
+        query = """
+            select (julianday(due_at) - 2440587.5) * 86400, (julianday(requested_at) - 2440587.5) * 86400
+            from fleet_campaignagent where requested_at is not null order by due_at
+        """
+        with closing(sqlite3.connect(self.home / "refloat.sqlite3", timeout=60)) as database:
+            return database.execute(query).fetchall()
 
     def count(self, condition: str) -> int:
         """Return the number of campaign agents that match a condition."""
@@ -254,9 +267,24 @@ def _kill_web_server(installation: Installation, page: Page) -> None:
     expect(page.locator("#change-state .tag")).to_have_text("running")
 
 
+def _keeps_the_rate_limit(console: Installation) -> None:
+    """In no interval, short or long, were more agents due than the limit allows; none was asked before it was due.
+
+    This holds whatever the speed of the machine, and however long no worker ran.
+    """
+    due_times, request_times = np.array(console.read_request_times()).T
+    assert (request_times >= due_times - 0.001).all()
+    per_second = PACE["rate_per_minute"] / 60
+    # The excess of an interval over the rate is the difference between two of these.
+    excess = np.arange(len(due_times)) - per_second * due_times
+    largest_excess = float((excess - np.minimum.accumulate(excess)).max()) + 1
+    allowed_excess = per_second * (BURST_SECONDS + PACE["jitter_seconds"]) + PACE["canary_size"] + 1
+    assert largest_excess <= allowed_excess, (largest_excess, allowed_excess)
+
+
 def test_campaign_survives_kills_pause_resume_and_abort(installation: Installation, page: Page) -> None:
     """The web server dies under way, workers do under way and in a pause; failures above the threshold abort it; nobody
-    is asked twice, or cut; who is under way is working, and nobody is when it is over."""
+    is asked twice, or cut; who is under way is working, and nobody is when it is over; the rate limit is kept."""
     console = installation
     plan = console.api("/reconnect/plan", {"q": "agent", "settings": PACE})
     assert (plan["affected_count"], plan["plan"]["reconnect_count"]) == (AGENTS, AGENTS - STRANDED_COUNT)
@@ -281,6 +309,7 @@ def test_campaign_survives_kills_pause_resume_and_abort(installation: Installati
     console.change_step(change, "actions", {"action": "resume"})
     await_condition(lambda: console.api(f"{change}/progress")["state"] == "failed", seconds=2 * PATIENCE)
 
+    _keeps_the_rate_limit(console)
     progress = console.api(f"{change}/progress")
     assert "agents failed" in progress["detail"]
     expect(page.locator("#change-state .tag")).to_have_text("failed")

@@ -3,7 +3,15 @@ from __future__ import annotations
 import pytest
 
 from fleet.alerts.inhibition import inhibitor_of, select_representatives
-from fleet.vocabulary.incidents import Cause, CauseKind, Finding, Incident, IncidentState
+from fleet.vocabulary.incidents import (
+    Cause,
+    CauseKind,
+    Finding,
+    Incident,
+    IncidentState,
+    RuleMark,
+    Severity,
+)
 
 
 def _incident(kind: CauseKind, name: str = "x", **fields: object) -> Incident:
@@ -38,6 +46,33 @@ def test_stronger_cause_explains_a_weaker_one(strong: CauseKind, weak: CauseKind
     inhibitor = _incident(strong, "s")
     inhibitor_key = inhibitor_of(_incident(weak, "w"), None, select_representatives([inhibitor]), {}, 1.0)
     assert inhibitor_key == (inhibitor.key if is_explained else "")
+
+
+def test_recovering_console_explains_nothing() -> None:
+    """Polling works again, so the fleet is known again."""
+    console = _incident(_K.CONSOLE, "s", recovering_since=0.0)
+    recovering_console = Incident(**{**_fields(console), "state": IncidentState.RECOVERING})
+    for kind in (_K.CLUSTER, _K.PROXY, _K.AGENTS):
+        assert inhibitor_of(_incident(kind), None, [console], {}, 1.0) == console.key
+        assert not inhibitor_of(_incident(kind), None, [recovering_console], {}, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("is_scoped_by_mark", "is_explained"),
+    [((), True), ((False,), True), ((True,), False), ((False, True), False)],
+)
+@pytest.mark.parametrize("strong", [_K.AUTH, _K.PROXY, _K.GROUP])
+def test_instance_does_not_explain_an_incident_about_an_agent_set(
+    strong: CauseKind, is_scoped_by_mark: tuple[bool, ...], is_explained: bool
+) -> None:
+    """One of its rules is about chosen agents; only a cause that affects the whole cluster explains that."""
+    marks = {
+        str(number): RuleMark(0.0, 0.0, 1, Severity.WARNING, 1, "", is_agent_set_scoped=is_scoped)
+        for number, is_scoped in enumerate(is_scoped_by_mark)
+    }
+    agents = _incident(_K.AGENTS, "w", marks=marks)
+    assert bool(inhibitor_of(agents, None, [_incident(strong)], {}, 1.0)) is is_explained
+    assert inhibitor_of(agents, None, [_incident(_K.BACKEND)], {}, 1.0)
 
 
 def test_auth_explains_an_expired_proxy() -> None:

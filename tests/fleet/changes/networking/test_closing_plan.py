@@ -67,6 +67,19 @@ def test_excess_tunnels_close_by_the_rfd_rule() -> None:
     ]
 
 
+def test_agents_left_with_a_single_tunnel_are_counted() -> None:
+    """Not those that keep two, and not those that close none."""
+    agents = [
+        _agent("a", "p1", "p2"),
+        _agent("b", "p1", "p2", "p3"),
+        _agent("c", "p1", "p2", "p3", desired_count=2),
+        _agent("d", "p1"),
+    ]
+    plan = _plan(RFD, agents, P1, P2, P3)
+    assert plan.closing_tunnel_counts == {"a": 2, "b": 3, "c": 3}
+    assert plan.single_tunnel_agent_count == 2
+
+
 def test_two_excess_tunnels_close_at_once_by_the_rfd_or_in_steps_upstream() -> None:
     """By the RFD rule each excess tunnel has its own delay; upstream delays each further closing again."""
     agents = [_agent("a", "p1", "p2", "p3"), _agent("b", "p1", "p2")]

@@ -79,10 +79,17 @@ def test_desired_proxies_have_the_highest_unexpired_generation_of_their_group() 
     """An older generation is desired again when the newer one has expired."""
     older, newer = {"group": "a", "generation": 1}, {"group": "a", "generation": 2}
     assert [s.is_desired for s in _proxies(older, newer)] == [False, True]
+    assert [s.is_desired for s in _proxies(newer, older)] == [True, False]
     assert [s.is_desired for s in _proxies(older, {**newer, **EXPIRED})] == [True, False]
     assert [s.is_desired for s in _proxies(older, {**newer, "group": "b"})] == [True, True]
     assert [s.is_desired for s in _proxies(older, {**older, **SILENT})] == [True, True]
     assert [s.is_desired for s in _proxies(older, {**older, **DEREGISTERED})] == [True, False]
+
+
+def test_proxies_of_the_first_generation_are_desired() -> None:
+    """Also if generations begin at 0."""
+    first = {"group": "a", "generation": 0}
+    assert [s.is_desired for s in _proxies(first, first)] == [True, True]
 
 
 def test_last_attempt_is_the_later_of_both() -> None:
