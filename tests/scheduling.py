@@ -1,6 +1,7 @@
 """Which process runs which tests, and in which order: a pytest plugin over xdist's scheduler.
 
-Tests of a file share their fixtures and so a process. Files that share a running program share a process as well.
+Tests of a file share their fixtures and so a process. Files that share a running program, or the models of all
+migrations, share a process as well.
 A run of slow tests alone imports no file without any: to import all of them costs each process ten seconds.
 """
 
@@ -17,6 +18,8 @@ from xdist.scheduler import LoadScopeScheduling
 
 #: Tests that share the running demo.
 OF_THE_DEMO = ("tests/browser/test_console.py", "tests/flow/test_demo.py")
+#: Tests that share something by folder: the console in Chromium, and the rendered models of all migrations.
+SCOPE_BY_FOLDER = {"tests/browser/": "the console", "tests/fleet/migrations/": "the migrations"}
 #: What takes long and comes last would leave the other processes idle, so these begin.
 LONG = (
     "tests/flow/test_soak.py",
@@ -30,6 +33,7 @@ LONG = (
     "tests/flow/test_tunnel_interop.py",
     *OF_THE_DEMO,
     "tests/flow/",
+    "tests/fleet/migrations/",
     "tests/fleet/nodes/",
     "tests/meta/",
 )
@@ -48,9 +52,7 @@ def scope_of(nodeid: str) -> str:
     file = nodeid.partition("::")[0]
     if file in OF_THE_DEMO:
         return "the demo"
-    if file.startswith("tests/browser/"):
-        return "the console"
-    return file
+    return next((scope for folder, scope in SCOPE_BY_FOLDER.items() if file.startswith(folder)), file)
 
 
 def pytest_xdist_auto_num_workers() -> int:

@@ -18,10 +18,11 @@ from tests.meta.house import ROOT
         ("tests/flow/test_demo.py::test_x", "the demo"),
         ("tests/browser/test_console.py::test_x", "the demo"),
         ("tests/browser/test_map.py::test_x", "the console"),
+        ("tests/fleet/migrations/test_names.py::test_x", "the migrations"),
     ],
 )
 def test_tests_that_share_a_program_share_a_process(nodeid: str, scope: str) -> None:
-    """A file is one scope, and so are all files that share the demo or the console."""
+    """A file is one scope, and so are all files that share the demo, the console or the migrations."""
     assert scheduling.scope_of(nodeid) == scope
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,36 +11,17 @@ from django.db import IntegrityError, connection, transaction
 
 from fleet import lease
 from fleet.lease import ALERTS, CHANGES, LEASE_TTL_BY_PURPOSE, LeaseHeldError
-from fleet.management.backups.migration_state import open_unsquashed_executor
 from fleet.models.alerting import AlertClock
 from fleet.models.changes import Change
 from fleet.models.clusters import ClusterLease
+from tests.fleet.migrations.rows import Apps, newest_migration
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-Apps = Any
 #: The newest migration of a release with a table for the leases of changes, and those of alerting in its clocks.
 _TWO_PLACES = "0013_incident_worst"
 _NOW = datetime(2026, 11, 23, 5, 0, 0, 250_000, tzinfo=UTC)
 _LATER = _NOW + timedelta(seconds=30)
-
-
-@pytest.fixture
-def migrate() -> Iterator[Callable[[str], Apps]]:
-    """Migrate to a migration and return the models of that time; the newest one when the test ends."""
-
-    def to(name: str) -> Apps:
-        executor = open_unsquashed_executor()
-        executor.migrate([("fleet", name)])
-        return executor.loader.project_state([("fleet", name)]).apps
-
-    yield to
-    to(_newest())
-
-
-def _newest() -> str:
-    ((_, name),) = open_unsquashed_executor().loader.graph.leaf_nodes("fleet")
-    return name
 
 
 def _fill(apps: Apps) -> int:
@@ -65,7 +46,7 @@ def test_leases_of_changes_and_of_alerting_are_kept(migrate: Callable[[str], App
     """With holder, token, change and end, and today's code goes by them."""
     change = _fill(migrate(_TWO_PLACES))
 
-    migrate(_newest())
+    migrate(newest_migration())
 
     columns = ("cluster", "purpose", "holder", "change", "token", "expires_at")
     assert sorted(ClusterLease.objects.values_list(*columns)) == [
@@ -90,7 +71,7 @@ def test_leases_of_changes_and_of_alerting_are_kept(migrate: Callable[[str], App
 def test_table_of_leases_has_its_keys(migrate: Callable[[str], Apps]) -> None:
     """One lease for each purpose; a change that goes leaves the lease, a cluster takes it along."""
     change = _fill(migrate(_TWO_PLACES))
-    migrate(_newest())
+    migrate(newest_migration())
 
     with pytest.raises(IntegrityError), transaction.atomic():
         ClusterLease.objects.create(cluster_id="busy", purpose="changes", expires_at=_NOW)
@@ -104,7 +85,7 @@ def test_table_of_leases_has_its_keys(migrate: Callable[[str], Apps]) -> None:
 def test_way_back_puts_leases_where_they_were(migrate: Callable[[str], Apps]) -> None:
     """For an installation that returns to the release before; and forward again."""
     change = _fill(migrate(_TWO_PLACES))
-    migrate(_newest())
+    migrate(newest_migration())
     AlertClock.objects.create(cluster_id="new")
     lease.take("new", ALERTS, "host/2", _NOW)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,12 +10,11 @@ from django.apps import apps as newest_apps
 from django.db import connection
 from django.db.models import Model
 
-from fleet.management.backups.migration_state import open_unsquashed_executor
 from fleet.models.moments import SecondsField
+from tests.fleet.migrations.rows import Apps, newest_migration
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-Apps = Any
 #: The newest migration of a release whose columns are all seconds.
 _SECONDS = "0013_incident_worst"
 #: Fractions that a float holds beyond the microsecond, that round up to a whole second, and that begin with zeros.
@@ -39,26 +38,13 @@ _NEEDED: dict[str, dict[str, Any]] = {
 _NEVER_SECONDS = {"Channel", "IncidentEvidence", "InstanceChange", "RunbookText"}
 
 
-@pytest.fixture
-def migrate() -> Iterator[Callable[[str], Apps]]:
-    """Migrate to a migration and return the models of that time; the newest one when the test ends."""
-
-    def to(name: str) -> Apps:
-        executor = open_unsquashed_executor()
-        executor.migrate([("fleet", name)])
-        return executor.loader.project_state([("fleet", name)]).apps
-
-    yield to
-    to(_newest())
-
-
 def test_rows_of_seconds_are_read_as_moments(migrate: Callable[[str], Apps]) -> None:
     """Every moment survives to the microsecond, none is still none, and what held 0 for none holds none."""
     indexes = _indexes()
     old = migrate(_SECONDS)
     rows_by_model = {name: _write(old, name) for name in _NEEDED}
 
-    migrate(_newest())
+    migrate(newest_migration())
 
     assert _indexes() == indexes
     for name, rows in rows_by_model.items():
@@ -83,11 +69,6 @@ def test_every_model_with_moments_is_tried() -> None:
     """A model that gets its first column of this kind later has no rows from before."""
     models = newest_apps.get_app_config("fleet").get_models()
     assert {model.__name__ for model in models if _moments(model)} == {*_NEEDED} | _NEVER_SECONDS
-
-
-def _newest() -> str:
-    ((_, name),) = open_unsquashed_executor().loader.graph.leaf_nodes("fleet")
-    return name
 
 
 def _moments(model: type[Model]) -> list[str]:

@@ -5,15 +5,13 @@ On SQLite here and on PostgreSQL in tests/flow.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, time
-from importlib import import_module
 from typing import Any
 
 import pytest
 from django.apps import apps as newest_apps
 from django.db import DatabaseError, connection, transaction
-from django.db.migrations.executor import MigrationExecutor
 
 from fleet.alerts import notifications
 from fleet.alerts.channels import SendRequest, alertmanager, pagerduty
@@ -31,7 +29,6 @@ from tests.fleet.migrations.rows import Apps, create_row, newest_migration
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-_TRIGGERS = import_module("fleet.migrations.0003_changes")
 _MOMENT = datetime(2026, 11, 23, 5, 0, tzinfo=UTC)
 #: The newest migration of a release with the names of old.
 _OLD = "0020_labels"

@@ -9,8 +9,8 @@ import pytest
 from django.db import connection
 from django.db.migrations.recorder import MigrationRecorder
 
-from fleet.management.backups.migration_state import open_unsquashed_executor
 from tests.fleet.migrations.rows import Apps, newest_migration
+from tests.fleet.migrations.steps import MigrationRunner
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -24,10 +24,12 @@ _ORDERED = frozenset({"fleet_agentchange", "fleet_keyframe", "fleet_fleetminute"
 _PARTITIONED = "SELECT relname FROM pg_class WHERE relkind = 'p'"
 
 
-def test_squashed_migration_creates_the_same_tables(migrate: Callable[[str], Apps]) -> None:
+def test_squashed_migration_creates_the_same_tables(
+    migrate: Callable[[str], Apps], runner: MigrationRunner
+) -> None:
     """The same columns, constraints, indexes and triggers; in the same order where the order is for speed or size."""
     squashed = _describe_schema()
-    open_unsquashed_executor().migrate([("fleet", None)])
+    runner.migrate(None)
     assert _describe_schema()["tables"] == {}
     migrate(newest_migration())
 
