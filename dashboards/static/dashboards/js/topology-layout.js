@@ -27,7 +27,7 @@ const PIECES = 24;
 const clamp = (value, [least, most]) => Math.min(most, Math.max(least, value));
 
 /** Minimum width of the whole; in less space, it scrolls. */
-export const WIDTH_LEAST = 550;
+export const WIDTH_LEAST = 530;
 
 /** Return { width, height, nodes, edges }: boxes by key { x, y, w, h }, and curves by key { d, thickness, x, y }. */
 export function arrangeFlow({ columns, edges }, availableWidth) {
