@@ -39,6 +39,7 @@ from fleet.vocabulary.incidents import Incident, IncidentState
 
 #: Value of the parameter `evidence` that shows the copy while the incident is open.
 PEAK = "peak"
+NOW = "now"
 _NO_COPY_SENTENCE = (
     "The affected agents are not known any more: this incident has no copy of its evidence. Incidents "
     "that an earlier version of Refloat opened have none."
@@ -228,7 +229,8 @@ def choose_evidence(
     live = read_live()
     if copy_mark is None or copy_mark.affected_count <= (live.count or 0):
         return live, None
-    is_peak_shown = choice_text == PEAK
+    # Nobody is affected any more: the copy says who was.
+    is_peak_shown = choice_text == PEAK or (live.count == 0 and choice_text != NOW)
     choice = EvidenceChoice(
         live_count=live.count,
         peak_count=copy_mark.affected_count,

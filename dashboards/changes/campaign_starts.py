@@ -58,7 +58,7 @@ def find_campaign_starts(table: FleetTable) -> list[CampaignStart]:
     for kind, unit in ((InstanceKind.AUTH, "agent"), (InstanceKind.PROXY, "tunnel")):
         starts += [
             _create_start(
-                f"Off {view.facts.name}",
+                f"Leave {view.facts.name}",
                 f"{view.agent_count:,} {unit}{'' if view.agent_count == 1 else 's'}",
                 (kind.value, view.facts.name),
             )

@@ -45,7 +45,7 @@ class InstanceStateChangeRow:
     #: Labels of the states: `not responding`; `old` is empty if the state did not change.
     old: str
     new: str
-    #: Other changes in words: `destination health degraded`.
+    #: Other changes in words: `destination health: degraded`.
     details: tuple[str, ...]
     #: Name of the instance in a history of several; otherwise empty.
     name: str = ""
@@ -178,6 +178,6 @@ def _describe_details(row: InstanceChange, earlier: InstanceChange | None) -> It
     if earlier is None or not row.health or not earlier.health:
         return
     if row.health != earlier.health:
-        yield f"destination health {row.health}"
+        yield f"destination health: {row.health}"
     if row.is_draining != earlier.is_draining:
         yield "draining started" if row.is_draining else "draining ended"

@@ -18,6 +18,7 @@ from fleet.monitoring.last_tunnels import find_proxy_agents, is_responding
 from fleet.monitoring.views import FleetTable, InstanceView
 from fleet.vocabulary.counts import format_agent_count
 from fleet.vocabulary.instances import SICK_STATES, InstanceKind
+from fleet.vocabulary.verdicts import State
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class FailureForecast:
 
 
 def forecast_failure(table: FleetTable, view: InstanceView, query_term: str) -> FailureForecast | None:
-    """Return the forecast for an instance; None if there are no current data, or its failure has no forecast.
+    """Return the forecast for an instance; None if there are no current data.
 
     `query_term`: what agent queries call the instance.
     """
@@ -45,7 +46,7 @@ def forecast_failure(table: FleetTable, view: InstanceView, query_term: str) -> 
         return None
     if view.facts.kind is InstanceKind.PROXY:
         return _forecast_proxy(table, view, query_term)
-    return None if view.state in SICK_STATES else _forecast_auth(table, view, query_term)
+    return _forecast_auth(table, view, query_term)
 
 
 def _forecast_proxy(table: FleetTable, view: InstanceView, query_term: str) -> FailureForecast:
@@ -91,12 +92,16 @@ def _describe_moved_agents(table: FleetTable, view: InstanceView) -> list[str]:
 
 
 def _forecast_auth(table: FleetTable, view: InstanceView, query_term: str) -> FailureForecast:
-    name, impact = view.facts.name, predict_auth_failure(table, view)
+    name, has_failed = view.facts.name, view.state in SICK_STATES
+    agent_states = (*CONNECTED_STATES, State.STRANDED) if has_failed else CONNECTED_STATES
+    impact = predict_auth_failure(table, view, agent_states)
     count = impact.agent_count
-    sentence = _describe_loss(table, name, count, "auth")
+    sentence = (
+        _describe_dependence(table, name, count) if has_failed else _describe_loss(table, name, count, "auth")
+    )
     if not count:
         return FailureForecast(0, sentence, (), "", impact)
-    states = " ".join(f"state:{state.slug}" for state in CONNECTED_STATES)
+    states = " ".join(f"state:{state.slug}" for state in agent_states)
     return FailureForecast(
         count,
         sentence,
@@ -104,6 +109,13 @@ def _forecast_auth(table: FleetTable, view: InstanceView, query_term: str) -> Fa
         f"{quote(f'auth:{query_term}')} {states}",
         impact,
     )
+
+
+def _describe_dependence(table: FleetTable, name: str, count: int) -> str:
+    """Return how many agents have an auth that failed, as a sentence."""
+    subject = format_agent_count(count) if count else "No agent"
+    singular, plural = ("depended", "depended") if table.is_past else ("depends", "depend")
+    return f"{subject} {singular if count <= 1 else plural} on {name}."
 
 
 def _describe_moves(name: str, impact: AuthFailureImpact) -> list[str]:

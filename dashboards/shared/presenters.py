@@ -295,11 +295,12 @@ def _remaining_of(verdict: Verdict, now: float) -> str:
 
 
 def agent_context_of(explanation: Explanation, now: float) -> dict[str, Any]:
-    """Return one agent with the evidence for its state: `agent`, `evidence` as (label, value)."""
+    """Return one agent with the evidence for its state: `agent`, `evidence` as (label, value), `instance_names`."""
     views_by_id = {view.facts.id: view for view in explanation.instances.values()}
     return {
         "agent": agent_row_of(explanation.view, views_by_id, now),
         "evidence": evidence_rows_of(explanation.evidence, explanation.instances),
+        "instance_names": [view.facts.name for view in explanation.instances.values()],
     }
 
 

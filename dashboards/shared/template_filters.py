@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
 
 from django import template
 from django.db import DatabaseError
 from django.template.context import Context
-from django.utils.html import escape, format_html
+from django.utils.html import escape, format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
 from dashboards.shared.pages import instance_path_of
@@ -116,6 +117,13 @@ def needs_administrator() -> bool:
         return False
 
 
+@register.filter
+def first_sentence(text: str) -> str:
+    """Return the first of several sentences: of an agent's state its reason, without its recovery."""
+    first, separator, _ = text.partition(". ")
+    return f"{first}." if separator else text
+
+
 @register.simple_tag(takes_context=True)
 def instance_link(context: Context, name: str, instance_id: str = "") -> str:
     """Return the name of an auth or proxy as a link to its page, at the moment of this page; empty without a name.
@@ -131,4 +139,18 @@ def instance_link(context: Context, name: str, instance_id: str = "") -> str:
         path,
         context.get("at_query", ""),
         name,
+    )
+
+
+@register.simple_tag(takes_context=True)
+def link_names(context: Context, text: str, names: Iterable[str]) -> str:
+    """Return a sentence in which every name of an auth or proxy is a link to its page."""
+    longest_first = sorted({name for name in names if name}, key=len, reverse=True)
+    if not text or not longest_first:
+        return escape(text)
+    pattern = re.compile(rf"(?<![\w./-])({'|'.join(map(re.escape, longest_first))})(?![\w/-])")
+    parts = pattern.split(text)
+    # With one group, a split returns what is between the names at even positions.
+    return format_html_join(
+        "", "{}", ((instance_link(context, part) if index % 2 else part,) for index, part in enumerate(parts))
     )

@@ -28,7 +28,7 @@ CONNECTED_STATES = (State.HEALTHY, State.DEGRADED, State.AT_RISK, State.EXCESS, 
 class AuthFailureImpact:
     """What happens to the agents of an auth that becomes unhealthy and keeps its connections."""
 
-    #: Connected agents.
+    #: Agents in the states of the forecast.
     agent_count: int
     #: Those that move to another auth automatically: mode `reconnect` with a health check.
     automatic_count: int
@@ -74,9 +74,14 @@ def mask_only_tunnels(table: FleetTable, proxies: Collection[int]) -> Mask:
     return mask
 
 
-def predict_auth_failure(table: FleetTable, auth: InstanceView) -> AuthFailureImpact:
-    """Return what happens to the connected agents of an auth; the rules are those of `classify.recovery.from_auth`."""
-    is_agent = np.isin(table.verdicts["state"], CONNECTED_STATES) & (
+def predict_auth_failure(
+    table: FleetTable, auth: InstanceView, states: Collection[State] = CONNECTED_STATES
+) -> AuthFailureImpact:
+    """Return what happens to the agents of an auth in these states.
+
+    The rules are those of `classify.recovery.from_auth`.
+    """
+    is_agent = np.isin(table.verdicts["state"], list(states)) & (
         table.memory["last_auth"] == auth.facts.index
     )
     modes = table.heartbeats["mode"][is_agent]

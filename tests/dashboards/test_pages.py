@@ -177,7 +177,9 @@ def test_agent_report_is_shown(viewer: Client, record: Writer) -> None:
     )
     page = viewer.get("/agents/agent-3-id/").content.decode()
     assert "): unavailable: gone" in page
-    assert "</span>, through proxy-1)" in page
+    assert (
+        '</span>, through <a class="instance-name" href="/instances/proxy-1/"><bdi>proxy-1</bdi></a>)' in page
+    )
     assert "</time></span>, through" in page
     proxies = f'[{{"proxy_id": "{proxy.id}", "expires_in_ms": 1000}}]'
     report = parse_agent_report(

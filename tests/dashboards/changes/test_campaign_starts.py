@@ -28,9 +28,9 @@ def test_causes_come_first_then_auths_and_proxies() -> None:
     starts = find_campaign_starts(_with_cause(fleet.table(1.0), 2, 100))
     assert [(start.label, start.count_text) for start in starts] == [
         ("Affected by auth-0", "2 agents"),
-        ("Off auth-0", "3 agents"),
-        ("Off proxy-0", "2 tunnels"),
-        ("Off proxy-1", "2 tunnels"),
+        ("Leave auth-0", "3 agents"),
+        ("Leave proxy-0", "2 tunnels"),
+        ("Leave proxy-1", "2 tunnels"),
     ]
     assert [start.query for start in starts][:3] == [
         "q=cause%3Aauth-0&connection=auth",
@@ -43,4 +43,4 @@ def test_healthy_agents_make_no_cause() -> None:
     """A cause of the past is not one."""
     fleet = CampaignFleet.of(3)
     starts = find_campaign_starts(_with_cause(fleet.table(1.0), 3, 1))
-    assert all(start.label.startswith("Off ") for start in starts)
+    assert all(start.label.startswith("Leave ") for start in starts)

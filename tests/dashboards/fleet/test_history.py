@@ -95,7 +95,7 @@ def test_health_and_drain_of_an_instance_are_described() -> None:
     rows = history.read_instance_state_changes("default", "p", NOW)
     assert [row.details for row in rows] == [
         ("draining ended",),
-        ("destination health healthy", "draining started"),
-        ("destination health degraded",),
+        ("destination health: healthy", "draining started"),
+        ("destination health: degraded",),
     ]
     assert {(row.old, row.new) for row in rows} == {("", "OK")}

@@ -76,6 +76,17 @@ def test_auths() -> None:
     assert _auth_forecast([]).sentence == "If auth-0 fails now, no agent loses its auth."
 
 
+def test_auth_that_failed() -> None:
+    """How many agents still depend on it, and whether they move."""
+    forecast = _auth_forecast([ReconnectMode.PICK_FIRST] * 2, sick_auths={0})
+    assert forecast.sentence == "2 agents depend on auth-0."
+    assert forecast.details == (
+        "Both stay until auth-0 closes the connection (pick_first, or no health check).",
+    )
+    assert "state:stranded" in forecast.query
+    assert _auth_forecast([], sick_auths={0}).sentence == "No agent depends on auth-0."
+
+
 def test_past_moment() -> None:
     """The sentence is about that moment; who would have moved since is not predicted."""
     table = replace(CampaignFleet({"a": {0}}, proxies=1).table(1.0), is_past=True)
@@ -86,8 +97,6 @@ def test_past_moment() -> None:
 
 
 def test_no_forecast() -> None:
-    """Without current data, and of an auth that fails already: its agents show what it means."""
-    table = CampaignFleet.on_auths(1, sick_auths={0}, stale=False).table(1.0)
-    auth = next(view for view in table.instances.values() if view.facts.name == "auth-0")
-    assert forecast_failure(table, auth, "auth-0") is None
+    """Without current data."""
+    table = CampaignFleet.on_auths(1, stale=False).table(1.0)
     assert forecast_failure(replace(table, stale=True), table.instances[0], "proxy-0") is None

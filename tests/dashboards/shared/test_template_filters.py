@@ -127,6 +127,23 @@ def test_path_of_an_instance(id_or_name: str, expected: str) -> None:
     assert instance_path_of(id_or_name) == expected
 
 
+def test_names_of_instances_in_sentences_are_links() -> None:
+    template = Template("{% link_names text names %}")
+    context = Context(
+        {
+            "text": "On proxy-1, not proxy-10 or my-proxy-1: <b>",
+            "names": ["proxy-1", ""],
+            "url_prefix": "/c/a",
+        }
+    )
+    assert template.render(context) == (
+        'On <a class="instance-name" href="/c/a/instances/proxy-1/"><bdi>proxy-1</bdi></a>,'
+        " not proxy-10 or my-proxy-1: &lt;b&gt;"
+    )
+    assert template.render(Context({"text": "<b>", "names": []})) == "&lt;b&gt;"
+    assert template.render(Context({"text": "", "names": ["proxy-1"]})) == ""
+
+
 def test_instance_link_escapes_names_and_stays_in_the_moment() -> None:
     """The link is of the cluster and the moment of the page; a name that no path can have is text."""
     template = Template("{% instance_link name id %}")

@@ -14,6 +14,8 @@ export function startStrip(frame, strip, range, hasData, prefix) {
   const size = { rows: strip.names.length, buckets: hasData.length };
   const width = (range.until - range.since) / range.step;
   let cursor = null;
+  // On a phone the strip scrolls: what is newest is in view first.
+  frame.scrollLeft = frame.scrollWidth;
 
   const describe = ({ row, bucket }) => describeCell({
     name: strip.names[row], cell: cells[row].get(bucket), spans: strip.spans[row], bucket, hasData, range,

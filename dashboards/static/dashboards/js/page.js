@@ -29,6 +29,21 @@ function ageWords(ms) {
   return ms < -CLOCKS_DIFFER_MS ? `dated ${formatAge(ms)} in the future` : `${formatAge(Math.max(0, ms))} old`;
 }
 
+/** What precedes an age in the bar. A narrow window hides it, but not from screen readers. */
+const AGE_LEAD = "Data is ";
+
+function writeAge(element, words) {
+  if (element.textContent === words) return;
+  if (!words.startsWith(AGE_LEAD)) {
+    element.textContent = words;
+    return;
+  }
+  const lead = document.createElement("span");
+  lead.className = "age-lead";
+  lead.textContent = AGE_LEAD;
+  element.replaceChildren(lead, words.slice(AGE_LEAD.length));
+}
+
 /** Return a function that requests `paint`, which runs at most once per `everyMs`, and never while the page is hidden. */
 export function throttled(paint, everyMs) {
   let last = -Infinity;
@@ -151,8 +166,8 @@ export function showFreshness(live, { paused = () => false } = {}) {
     age.toggleAttribute("data-paused", paused() && distrust === null);
     age.querySelector("use").setAttribute("href", distrust === null && ms !== null ? "#shape-healthy" : "#shape-unknown");
     const words = ms === null ? "no data yet" : ageWords(live.aheadMs > 0 ? -live.aheadMs : ms);
-    const shown = paused() ? `Paused · ${words}` : ms === null ? "No data yet" : `Data is ${words}`;
-    if (text.textContent !== shown) text.textContent = shown;
+    const shown = paused() ? `Paused · ${words}` : ms === null ? "No data yet" : `${AGE_LEAD}${words}`;
+    writeAge(text, shown);
     showBanner(live, distrust, ms);
   };
   live.addEventListener("link", paint);
@@ -325,7 +340,7 @@ function tellAge() {
   const stale = stillStale || (ms !== null && ms > STILL_STALE_MS);
   markStale(stale);
   age.toggleAttribute("data-stale", stale);
-  if (ms !== null) document.getElementById("age-text").textContent = `Data is ${ageWords(ms)}`;
+  if (ms !== null) writeAge(document.getElementById("age-text"), `${AGE_LEAD}${ageWords(ms)}`);
 }
 
 /** Why the data of a page without a live link is not current, as `Live.distrust`, and when its newest poll ended. */

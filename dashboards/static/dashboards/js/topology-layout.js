@@ -15,7 +15,7 @@ const NODE_COMFORTABLE = 52;
 const HEIGHT = [6 * (NODE_LEAST + GAP) - GAP, MAX_NAMED * (NODE_LEAST + GAP) - GAP + SPARE];
 /** Width of the nodes of a column, as a share of the whole, and its limits. */
 const NODE_SHARE = { proxy: 0.2, group: 0.16, auth: 0.2 };
-const NODE_WIDTH = [118, 250];
+const NODE_WIDTH = [132, 250];
 /** Minimum width of an edge: a single agent is visible. */
 const EDGE_LEAST = 2.5;
 /** Where an edge has its symbol, as a share of its length from the instance; and the distance to that of the next edge
@@ -27,7 +27,7 @@ const PIECES = 24;
 const clamp = (value, [least, most]) => Math.min(most, Math.max(least, value));
 
 /** Minimum width of the whole; in less space, it scrolls. */
-export const WIDTH_LEAST = 520;
+export const WIDTH_LEAST = 530;
 
 /** Return { width, height, nodes, edges }: boxes by key { x, y, w, h }, and curves by key { d, thickness, x, y }. */
 export function arrangeFlow({ columns, edges }, availableWidth) {
