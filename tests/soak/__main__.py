@@ -1,0 +1,56 @@
+"""Command line of the soak. The last line of its output is one JSON object."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+import tempfile
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+from tests.soak.run import run_soak
+from tests.soak.schedule import Shape, format_schedule, plan
+
+
+def _parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
+    parser.add_argument("--seed", type=int, help="replay the schedule of a run (default: a new one)")
+    parser.add_argument(
+        "--minutes", type=float, default=40.0, help="how long faults are injected (default: 40)"
+    )
+    parser.add_argument("--list", action="store_true", help="print the schedule and run nothing")
+    parser.add_argument("--home", type=Path, help="keep logs and database in this new folder")
+    return parser.parse_args()
+
+
+def main() -> int:
+    """Run a soak; exit with 1 if an invariant was violated."""
+    options = _parse_arguments()
+    seed = random.SystemRandom().randrange(10**6) if options.seed is None else options.seed
+    shape = Shape()
+    steps = plan(seed, options.minutes, shape)
+    print(f"schedule of --seed {seed} --minutes {options.minutes:g}:\n{format_schedule(steps)}", flush=True)
+    if options.list:
+        return 0
+    with tempfile.TemporaryDirectory(prefix="refloat-soak-") as folder:
+        home = options.home or Path(folder)
+        home.mkdir(parents=True, exist_ok=True)
+        with run_soak(home, seed, shape, _write_line) as soak:
+            outcome = soak.run(steps, options.minutes)
+    for violation in outcome.violations:
+        print(f"violation: {violation}")
+    if outcome.violations:
+        print(f'replay: make soak ARGS="--seed {seed} --minutes {options.minutes:g}"')
+    print(json.dumps(asdict(outcome)))
+    return 1 if outcome.violations else 0
+
+
+def _write_line(line: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {line}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
