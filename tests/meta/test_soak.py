@@ -87,12 +87,14 @@ def test_instance_is_shown_as_it_is() -> None:
     assert not find_wrong_instances(
         _instance_samples("expired", "expired", "expired", causes={"proxy-1": "auth-1"}), "auth-1", 15.0
     )
-    assert "OK in spite of its fault" in find_wrong_instances(
-        _instance_samples("ok", "ok", "ok"), "proxy-1", 15.0
-    )[0]
-    assert "failing without a fault" in find_wrong_instances(
-        _instance_samples("silent", "silent", "silent"), "", 15.0
-    )[0]
+    assert (
+        "OK in spite of its fault"
+        in find_wrong_instances(_instance_samples("ok", "ok", "ok"), "proxy-1", 15.0)[0]
+    )
+    assert (
+        "failing without a fault"
+        in find_wrong_instances(_instance_samples("silent", "silent", "silent"), "", 15.0)[0]
+    )
 
 
 def test_one_incident_per_cause() -> None:
@@ -140,13 +142,24 @@ def test_only_a_kill_on_its_path_may_cut_a_user() -> None:
     assert not may_cut(Step(1, 0.0, 40.0, Fault("kill", "restart", "proxy-2", Scope.INSTANCE)), path)
 
 
-def test_growth_is_judged_by_its_unit() -> None:
-    """New names have no growth yet; units without a limit are not judged."""
-    before = Size({"web (1) bytes": 100.0, "web (1) files": 20.0})
-    after = Size({"web (1) bytes": 151.0, "web (1) files": 21.0, "web (2) bytes": 900.0, "other things": 5.0})
-    assert find_growth(before, after, {"bytes": 50.0, "files": 1.0}) == [
-        "web (1) bytes grew by 51 to 151; the limit is 50"
+def test_growth_is_what_stays() -> None:
+    """A pool that fills during a fault is no growth; a process that was measured three times is not judged."""
+    files = [20.0, 28.0, 20.0, 30.0, 20.0, 20.0, 29.0, 21.0]
+    memory = [100.0, 110.0, 120.0, 130.0, 140.0, 150.0, 160.0, 170.0]
+    sizes = [
+        Size(
+            {
+                "web (1) files": count,
+                "web (1) bytes": size,
+                "table rows": 10.0 * number,
+                "web (1) threads": size,
+            }
+        )
+        for number, (count, size) in enumerate(zip(files, memory, strict=True))
     ]
+    sizes[-1] = Size({**sizes[-1].amounts, "web (2) bytes": 900.0})
+    shares = find_growth(sizes, {"files": 8.0, "bytes": 15.0}, {"rows": 20.0})
+    assert shares == {"web (1) files": -9 / 8, "web (1) bytes": 2.0, "table rows": 0.5}
 
 
 def test_tracebacks_come_with_what_led_to_them() -> None:

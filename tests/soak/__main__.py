@@ -12,6 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from tests.soak.run import run_soak
+from tests.soak.run_external import plan_external, run_external_soak
 from tests.soak.schedule import Shape, format_schedule, plan
 
 
@@ -20,6 +21,11 @@ def _parse_arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, help="replay the schedule of a run (default: a new one)")
     parser.add_argument(
         "--minutes", type=float, default=40.0, help="how long faults are injected (default: 40)"
+    )
+    parser.add_argument(
+        "--external",
+        action="store_true",
+        help="two of every process, with PostgreSQL and Valkey; kill any of them",
     )
     parser.add_argument("--list", action="store_true", help="print the schedule and run nothing")
     parser.add_argument("--home", type=Path, help="keep logs and database in this new folder")
@@ -31,19 +37,20 @@ def main() -> int:
     options = _parse_arguments()
     seed = random.SystemRandom().randrange(10**6) if options.seed is None else options.seed
     shape = Shape()
-    steps = plan(seed, options.minutes, shape)
-    print(f"schedule of --seed {seed} --minutes {options.minutes:g}:\n{format_schedule(steps)}", flush=True)
+    steps = (plan_external if options.external else plan)(seed, options.minutes, shape)
+    arguments = f"--seed {seed} --minutes {options.minutes:g}{' --external' if options.external else ''}"
+    print(f"schedule of {arguments}:\n{format_schedule(steps)}", flush=True)
     if options.list:
         return 0
     with tempfile.TemporaryDirectory(prefix="refloat-soak-") as folder:
         home = options.home or Path(folder)
         home.mkdir(parents=True, exist_ok=True)
-        with run_soak(home, seed, shape, _write_line) as soak:
+        with (run_external_soak if options.external else run_soak)(home, seed, shape, _write_line) as soak:
             outcome = soak.run(steps, options.minutes)
     for violation in outcome.violations:
         print(f"violation: {violation}")
     if outcome.violations:
-        print(f'replay: make soak ARGS="--seed {seed} --minutes {options.minutes:g}"')
+        print(f'replay: make soak ARGS="{arguments}"')
     print(json.dumps(asdict(outcome)))
     return 1 if outcome.violations else 0
 

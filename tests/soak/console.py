@@ -21,7 +21,7 @@ import redis
 from fleet.processes import children, valkey
 from tests.fakes.waiting import eventually_sync, is_gone
 from tests.meta.house import ROOT
-from tests.soak.fleet import await_text
+from tests.soak.fleet import await_text, count_keys
 
 _START_TIMEOUT = 300.0
 _REQUEST_TIMEOUT = 60.0
@@ -61,7 +61,7 @@ channel = Channel.objects.create(
 for route in Route.objects.all():
     route.channels.add(channel)
 call_command("token", "create", "soak", "--name", "soak", "--scope", "view_fleet", "--scope", "act_on_fleet",
-             "--scope", "view_audit")
+             "--scope", "change_config")
 """
 
 
@@ -158,16 +158,16 @@ class SoakConsole:
                 if name.startswith(("fleet_", "django_session"))
             }
 
-    def count_keys(self) -> int | None:
-        """Return the number of keys in Redis; None while it does not answer."""
+    def count_keys(self) -> dict[str, int]:
+        """Return the number of keys in Redis by kind; empty while it does not answer."""
         url = self._redis_url()
         if url is None:
-            return None
+            return {}
         try:
             with redis.Redis.from_url(url, socket_timeout=5.0) as client:
-                return int(client.dbsize())
+                return count_keys(client)
         except redis.RedisError:
-            return None
+            return {}
 
     def _redis_url(self) -> str | None:
         return valkey.running_url(self.home / "valkey")

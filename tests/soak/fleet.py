@@ -153,13 +153,13 @@ class SoakFleet:
         with ThreadPoolExecutor(8) as executor:
             return {**absent, **dict(zip(present, executor.map(reach, present), strict=True))}
 
-    def count_keys(self) -> int | None:
-        """Return the number of keys in the backend; None while it does not answer."""
+    def count_keys(self) -> dict[str, int]:
+        """Return the number of keys in the backend by kind; empty while it does not answer."""
         try:
             with self._backend() as client:
-                return int(client.dbsize())
+                return count_keys(client)
         except redis.RedisError:
-            return None
+            return {}
 
     def _list_resources(self) -> set[str] | None:
         """Return the ids of the agents with a resource in the backend; None while it does not answer."""
@@ -186,6 +186,12 @@ class SoakFleet:
     @property
     def _record(self) -> FleetRecord:
         return record.load(self.home, CLUSTER)
+
+
+def count_keys(client: redis.Redis) -> dict[str, int]:
+    """Return the number of keys of a server that expire, and of those that last."""
+    keyspace = client.info("keyspace").get("db0", {"keys": 0, "expires": 0})
+    return {"lasting-keys": keyspace["keys"] - keyspace["expires"], "expiring-keys": keyspace["expires"]}
 
 
 def await_text(process: subprocess.Popen[bytes], log: Path, text: str, seconds: float) -> None:

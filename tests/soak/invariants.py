@@ -17,6 +17,9 @@ from tests.soak.schedule import Scope, Step
 UNREACHABLE_STATES = frozenset({"stranded", "offline", "never"})
 WORKING_STATES = frozenset({"healthy", "excess"})
 
+#: Fewer measurements of a process say nothing about growth: it has just started.
+_LEAST_MEASUREMENTS = 4
+
 _ONE_TRACEBACK = r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n(?=[ \t]))*\S.*"
 #: With what led to it.
 _TRACEBACK = re.compile(
@@ -140,15 +143,30 @@ def may_cut(step: Step, path: Iterable[str]) -> bool:
     return step.fault.action == "kill" and step.fault.target in path
 
 
-def find_growth(before: Size, after: Size, limits: Mapping[str, float]) -> list[str]:
-    """Return the amounts that grew by more than their limit; limits are looked up by the last part of the name."""
-    sentences = []
-    for name, amount in sorted(after.amounts.items()):
-        limit = limits.get(name.rpartition(" ")[2])
-        growth = amount - before.amounts.get(name, amount)
-        if limit is not None and growth > limit:
-            sentences.append(f"{name} grew by {growth:,.0f} to {amount:,.0f}; the limit is {limit:,.0f}")
-    return sentences
+def find_growth(
+    measurements: Sequence[Size], limits: Mapping[str, float], limits_per_step: Mapping[str, float]
+) -> dict[str, float]:
+    """Return by name how much of its limit each amount grew: above 1 is too much.
+
+    What has a limit is compared by its most in the first half with its least in the last quarter: pools and caches
+    that fill during a fault and empty after it do not grow. What may grow with each step is compared by its first and
+    last amounts. Units are the last part of a name; units without a limit are left out.
+    """
+    series = defaultdict(list)
+    for size in measurements:
+        for name, amount in size.amounts.items():
+            series[name].append(amount)
+    shares = {}
+    for name, amounts in series.items():
+        unit, count = name.rpartition(" ")[2], len(amounts)
+        if count < _LEAST_MEASUREMENTS:
+            continue
+        if unit in limits:
+            growth = min(amounts[-(-3 * count // 4) :] or amounts[-1:]) - max(amounts[: -(-count // 2)])
+            shares[name] = growth / limits[unit]
+        elif unit in limits_per_step:
+            shares[name] = (amounts[-1] - amounts[0]) / (limits_per_step[unit] * (count - 1))
+    return shares
 
 
 def find_tracebacks(text: str) -> list[str]:
