@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 
+from tests.soak.day import plan_day, play_day
 from tests.soak.invariants import (
     Sample,
     SeenIncident,
@@ -24,12 +26,12 @@ _STEP = Step(1, 0.0, 40.0, _FREEZE)
 
 def _samples(states: str, reachable: str) -> list[Sample]:
     """Return a sample every 10 s: `s` stranded, `h` healthy; `y` reachable, `n` not, `?` not known."""
-    words = {"s": "stranded", "h": "healthy", "u": "unknown"}
+    slugs = {"s": "stranded", "h": "healthy", "u": "unknown"}
     return [
         Sample(
             number * 10.0,
             number * 10.0 + 1.0,
-            {"agent-1": words[state]},
+            {"agent-1": slugs[state]},
             {} if truth == "?" else {"agent-1": truth == "y"},
         )
         for number, (state, truth) in enumerate(zip(states, reachable, strict=True))
@@ -55,10 +57,8 @@ def test_schedule_plays_every_fault_before_one_comes_again() -> None:
     steps = plan(1, 120.0, Shape())
     faults = list_faults(Shape())
     assert {step.fault for step in steps[: len(faults)]} == set(faults)
-    assert all(first.at + first.duration < second.at for first, second in zip(steps, steps[1:], strict=False))
-    assert all(
-        first.fault.target != second.fault.target for first, second in zip(steps, steps[1:], strict=False)
-    )
+    assert all(first.at + first.duration < second.at for first, second in pairwise(steps))
+    assert all(first.fault.target != second.fault.target for first, second in pairwise(steps))
     assert steps[-1].at + steps[-1].duration <= 7200
     assert any(step.killed_program for step in steps)
 
@@ -74,8 +74,8 @@ def test_verdict_may_be_wrong_for_a_while_only() -> None:
     assert not find_wrong_verdicts(_samples("shshsh", "yyyyyy"), grace=15.0)
     assert not find_wrong_verdicts(_samples("hhhhhh", "nn?nn?"), grace=15.0)
     assert not find_wrong_verdicts(_samples("uuuuuu", "nnnnnn"), grace=15.0)
-    (stranded,) = find_wrong_verdicts(_samples("ssss", "yyyy"), grace=15.0)
-    assert stranded == "agent-1 was shown as unreachable, but users reach it, for 29 s"
+    (claim,) = find_wrong_verdicts(_samples("ssss", "yyyy"), grace=15.0)
+    assert claim == "agent-1 was shown as unreachable, but users reach it, for 29 s"
     (healthy,) = find_wrong_verdicts(_samples("hhhh", "nnnn"), grace=15.0)
     assert "shown as working, but users do not reach it" in healthy
 
@@ -105,8 +105,8 @@ def test_one_incident_per_cause() -> None:
     assert find_wrong_incidents(_STEP, [], is_expected=True) == ["no incident of proxy-1"]
     again = SeenIncident("default/proxy/1/2", "proxy", "proxy-1", 30.0)
     assert "2 incidents of the one cause" in find_wrong_incidents(_STEP, [own, again], is_expected=True)[0]
-    other = SeenIncident("default/auth/2/1", "auth", "auth-2", 0.0)
-    assert find_wrong_incidents(_STEP, [own, other], is_expected=True) == [
+    auth = SeenIncident("default/auth/2/1", "auth", "auth-2", 0.0)
+    assert find_wrong_incidents(_STEP, [own, auth], is_expected=True) == [
         "an incident of auth auth-2, which had no fault"
     ]
 
@@ -114,15 +114,15 @@ def test_one_incident_per_cause() -> None:
 def test_incidents_of_other_faults() -> None:
     """A killed program may blind the console; the backend has an incident of its own; stopped agents have no cause."""
     blind = SeenIncident("default/console/1", "console", "monitoring data", 0.0)
-    killed = Step(1, 0.0, 0.0, Fault("kill", "", "worker-polls", Scope.CONSOLE))
-    assert not find_wrong_incidents(killed, [blind], is_expected=True)
+    kill = Step(1, 0.0, 0.0, Fault("kill", "", "worker-polls", Scope.CONSOLE))
+    assert not find_wrong_incidents(kill, [blind], is_expected=True)
     assert find_wrong_incidents(_STEP, [blind], is_expected=False)
     backend = SeenIncident("default/backend/1", "backend", "default", 0.0)
     frozen = Step(1, 0.0, 40.0, Fault("freeze", "resume", "backend", Scope.BACKEND))
     assert not find_wrong_incidents(frozen, [backend], is_expected=True)
     agents = SeenIncident("default/agents/no-tunnel/1", "agents", "no-tunnel", 0.0)
-    stopped = Step(1, 0.0, 40.0, Fault("kill", "restart", "proxy-balancer", Scope.MEMBER))
-    assert not find_wrong_incidents(stopped, [agents], is_expected=True)
+    stop = Step(1, 0.0, 40.0, Fault("kill", "restart", "proxy-balancer", Scope.MEMBER))
+    assert not find_wrong_incidents(stop, [agents], is_expected=True)
 
 
 def test_first_notification_comes_once() -> None:
@@ -164,7 +164,16 @@ def test_growth_is_what_stays() -> None:
 
 def test_tracebacks_come_with_what_led_to_them() -> None:
     """Two that belong together are one."""
-    one = 'Traceback (most recent call last):\n  File "a.py", line 1, in f\n    g()\nOSError: gone'
-    both = f"{one}\n\nDuring handling of the above exception, another exception occurred:\n\n{one}"
-    assert find_tracebacks(f"INFO line\n{both}\nINFO line\n{one}\n") == [both, one]
+    text = 'Traceback (most recent call last):\n  File "a.py", line 1, in f\n    g()\nOSError: gone'
+    chain = f"{text}\n\nDuring handling of the above exception, another exception occurred:\n\n{text}"
+    assert find_tracebacks(f"INFO line\n{chain}\nINFO line\n{text}\n") == [chain, text]
     assert not find_tracebacks("WARNING one line\n")
+
+
+def test_hours_of_alerting_have_one_incident_per_outage() -> None:
+    """Timers of full length on a simulated clock; other seeds have other outages."""
+    outages = plan_day(3, 2.0)
+    assert plan_day(3, 2.0) == outages != plan_day(4, 2.0)
+    simulation, sentences = play_day(outages)
+    assert not sentences
+    assert sum(outage.needs_incident for outage in outages) <= len(simulation.fired_incidents) <= len(outages)

@@ -11,9 +11,13 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
+from tests.soak.day import plan_day, play_day
 from tests.soak.run import run_soak
 from tests.soak.run_external import plan_external, run_external_soak
 from tests.soak.schedule import Shape, format_schedule, plan
+
+#: What needs no process is played at full length, on a simulated clock.
+_SIMULATED_HOURS = 24
 
 
 def _parse_arguments() -> argparse.Namespace:
@@ -47,6 +51,14 @@ def main() -> int:
         home.mkdir(parents=True, exist_ok=True)
         with (run_external_soak if options.external else run_soak)(home, seed, shape, _write_line) as soak:
             outcome = soak.run(steps, options.minutes)
+    outages = plan_day(seed, _SIMULATED_HOURS)
+    simulation, sentences = play_day(outages)
+    _write_line(
+        f"{_SIMULATED_HOURS} h of alerting on a simulated clock: {len(outages)} outages, "
+        f"{len(simulation.fired_incidents)} incidents, {len(simulation.notifications)} notifications; "
+        f"{'; '.join(sentences) or 'ok'}"
+    )
+    outcome.violations += sentences
     for violation in outcome.violations:
         print(f"violation: {violation}")
     if outcome.violations:

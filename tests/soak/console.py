@@ -53,7 +53,8 @@ from django.db.models import F
 from fleet.models.alerting import AlertRule, Channel, Route
 call_command("migrate", verbosity=0)
 User.objects.create_superuser("soak", password="correct horse battery")
-AlertRule.objects.update(min_count=1, min_share=0.0, group_wait=2.0, recover_seconds=5.0)
+AlertRule.objects.update(group_wait=2.0, recover_seconds=5.0)
+AlertRule.objects.filter(kind__in=("stranded", "at-risk")).update(min_count=1, min_share=0.0)
 AlertRule.objects.filter(pending_seconds__gt=0).update(pending_seconds=F("pending_seconds") / 10)
 channel = Channel.objects.create(
     cluster="", name="soak", kind="webhook", config={"url": sys.argv[1]}, allow_private=True, per_minute=1000

@@ -55,13 +55,13 @@ class ExternalConsole(SoakConsole):
         for name in PROGRAMS:
             self._spawn(name)
         deadline = time.monotonic() + _START_TIMEOUT
-        waiting = set(self._ports)
-        while waiting:
-            assert time.monotonic() < deadline, f"{waiting} did not answer"
-            for name in sorted(waiting):
+        silent_names = set(self._ports)
+        while silent_names:
+            assert time.monotonic() < deadline, f"{silent_names} did not answer"
+            for name in sorted(silent_names):
                 with suppress(UnavailableError):
                     self._request(name, "GET", "version")
-                    waiting.discard(name)
+                    silent_names.discard(name)
             time.sleep(0.2)
 
     @override
@@ -79,10 +79,10 @@ class ExternalConsole(SoakConsole):
     @override
     def processes(self) -> dict[str, psutil.Process]:
         """Return the programs that run, and Valkey, by name."""
-        running = {name: process for name, process in self._programs.items() if process.poll() is None}
-        running["valkey"] = self._valkey.process
+        processes = {name: process for name, process in self._programs.items() if process.poll() is None}
+        processes["valkey"] = self._valkey.process
         return {
-            name: psutil.Process(process.pid) for name, process in running.items() if process.poll() is None
+            name: psutil.Process(process.pid) for name, process in processes.items() if process.poll() is None
         }
 
     @override

@@ -77,11 +77,11 @@ class SoakFleet:
     def processes(self) -> dict[str, psutil.Process]:
         """Return the processes that run, by name."""
         assert self._process is not None
-        running = {
+        pid_by_name = {
             member.name: member.pid for member in self._record.members if member.state is ProcessState.RUNNING
         }
         return {"fleet": psutil.Process(self._process.pid)} | {
-            name: psutil.Process(pid) for name, pid in running.items() if psutil.pid_exists(pid)
+            name: psutil.Process(pid) for name, pid in pid_by_name.items() if psutil.pid_exists(pid)
         }
 
     def inject(self, fault: Fault) -> None:
@@ -138,8 +138,8 @@ class SoakFleet:
 
         Nothing is known while the backend does not answer. `proxies_by_agent` names the proxies to try first.
         """
-        listed = self._list_resources()
-        if listed is None:
+        resource_ids = self._list_resources()
+        if resource_ids is None:
             return {}
         connects = {member.name: member.connect for member in self._record.members if member.role == "proxy"}
 
@@ -148,7 +148,7 @@ class SoakFleet:
             order = [*first, *(name for name in connects if name not in first)]
             return users.is_reachable(agent, [connects[name] for name in order])
 
-        absent = {agent: False for agent in ids if ids[agent] not in listed}
+        absent = {agent: False for agent in ids if ids[agent] not in resource_ids}
         present = [agent for agent in ids if agent not in absent]
         with ThreadPoolExecutor(8) as executor:
             return {**absent, **dict(zip(present, executor.map(reach, present), strict=True))}

@@ -97,8 +97,8 @@ def find_wrong_instances(samples: Sequence[Sample], sick: str, grace: float) -> 
         ]
         span = _longest_span(flags)
         if span > grace:
-            shown = "OK in spite of its fault" if is_sick else "failing without a fault"
-            sentences.append(f"{name} was shown as {shown}, for {span:.0f} s")
+            claim = "OK in spite of its fault" if is_sick else "failing without a fault"
+            sentences.append(f"{name} was shown as {claim}, for {span:.0f} s")
     return sentences
 
 

@@ -44,7 +44,7 @@ class Outcome:
 
     seed: int
     faults: int = 0
-    skipped: int = 0
+    skipped_count: int = 0
     violations: list[str] = field(default_factory=list)
     #: The largest shares of their limits that processes, tables, servers and logs grew, by name.
     growth: dict[str, float] = field(default_factory=dict)
@@ -87,7 +87,7 @@ class Soak:
                 while time.monotonic() - start < min(step.at, 60.0 * minutes):
                     time.sleep(_POLL)
                 if self.outcome.faults and time.monotonic() - start + step.duration > 60.0 * minutes:
-                    self.outcome.skipped = len(steps) - self.outcome.faults
+                    self.outcome.skipped_count = len(steps) - self.outcome.faults
                     break
                 self._play(step, len(steps))
             self._await_quiet()
@@ -97,7 +97,7 @@ class Soak:
 
     def _play(self, step: Step, count: int) -> None:
         begin = time.monotonic()
-        known = set(self._observer.incidents)
+        numbers_before = set(self._observer.incidents)
         was_open = {incident.cause for incident in self._observer.open_incidents()}
         seen_after = self._inject(step)
         undone_at = time.monotonic()
@@ -112,7 +112,9 @@ class Soak:
         if not is_healed:
             sentences.append(f"not healed within {_HEALED:.0f} s: {self._describe_state()}")
         sentences += self._judge_connections(step)
-        incidents = [incident for number, incident in self._observer.incidents.items() if number not in known]
+        incidents = [
+            incident for number, incident in self._observer.incidents.items() if number not in numbers_before
+        ]
         is_expected = step.duration > _INCIDENT_AFTER and step.fault.target not in was_open
         sentences += invariants.find_wrong_incidents(step, incidents, is_expected=is_expected)
         sentences += self._read_tracebacks()
@@ -140,8 +142,8 @@ class Soak:
         seen_after = "not shown as failing"
         try:
             is_killed = not step.killed_program
-            while (elapsed := time.monotonic() - begin) < step.duration:
-                if not is_killed and elapsed > step.duration / 2:
+            while (seconds := time.monotonic() - begin) < step.duration:
+                if not is_killed and seconds > step.duration / 2:
                     self._console.kill(step.killed_program)
                     is_killed = True
                 newest = self._observer.newest
@@ -207,7 +209,9 @@ class Soak:
         """Return the connections that a fault cut although it killed nothing on their path, and those that hang."""
         deadline = time.monotonic() + _ECHO_WITHIN
         now = time.monotonic()
-        while time.monotonic() < deadline and any(_hangs(one, now) for one in self._users.connections):
+        while time.monotonic() < deadline and any(
+            _hangs(connection, now) for connection in self._users.connections
+        ):
             time.sleep(_POLL)
         sentences = []
         for connection in self._users.connections:
@@ -222,8 +226,12 @@ class Soak:
                 sentences.append(
                     f"the user of {connection.agent} through {path} was cut: {connection.failure}"
                 )
-        self.outcome.echoes += sum(one.echo_count for one in self._users.connections if one.failure)
-        self._users.connections = [one for one in self._users.connections if not one.failure]
+        self.outcome.echoes += sum(
+            connection.echo_count for connection in self._users.connections if connection.failure
+        )
+        self._users.connections = [
+            connection for connection in self._users.connections if not connection.failure
+        ]
         return sentences
 
     def _measure(self) -> None:
@@ -244,7 +252,7 @@ class Soak:
 
     def _judge_end(self) -> None:
         """Judge growth, notifications and processes that ended by themselves."""
-        self.outcome.echoes += sum(one.echo_count for one in self._users.connections)
+        self.outcome.echoes += sum(connection.echo_count for connection in self._users.connections)
         shares = invariants.find_growth(self._measurements, LIMITS, LIMITS_PER_STEP)
         largest = sorted(shares, key=lambda name: -shares[name])[:10]
         self.outcome.growth = {name: round(shares[name], 2) for name in largest}

@@ -194,8 +194,8 @@ class ExternalSoak(Soak):
 
 
 def _sleep_until(moment: float) -> None:
-    while (left := moment - time.monotonic()) > 0:
-        time.sleep(min(left, _POLL))
+    while (remainder := moment - time.monotonic()) > 0:
+        time.sleep(min(remainder, _POLL))
 
 
 @contextlib.contextmanager

@@ -124,13 +124,13 @@ def is_reachable(agent: str, addresses: Sequence[str]) -> bool:
     """Return whether a user reaches the service of an agent through any of these CONNECT ports."""
     if not addresses:
         return False
-    first, *others = addresses
+    first, *other_addresses = addresses
     if _dial(agent, first):
         return True
-    if not others:
+    if not other_addresses:
         return False
-    with ThreadPoolExecutor(len(others)) as executor:
-        return any(executor.map(lambda address: _dial(agent, address), others))
+    with ThreadPoolExecutor(len(other_addresses)) as executor:
+        return any(executor.map(lambda address: _dial(agent, address), other_addresses))
 
 
 def _dial(agent: str, address: str) -> bool:
