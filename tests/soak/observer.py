@@ -27,6 +27,7 @@ class Observer:
         self._samples: list[Sample] = []
         self._proxies_by_agent: dict[str, list[str]] = {}
         self._open_ids: set[str] = set()
+        self._flapping_ids: set[str] = set()
         self._stop_event = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._error: Exception | None = None
@@ -52,6 +53,11 @@ class Observer:
     def open_incidents(self) -> list[SeenIncident]:
         """Return the incidents that were open when they were last read."""
         return [self.incidents[number] for number in self._open_ids if number in self.incidents]
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no incident is open but those that flap, which stay open for half an hour."""
+        return self._open_ids <= self._flapping_ids
 
     def _watch(self) -> None:
         try:
@@ -88,6 +94,7 @@ class Observer:
 
     def _read_incidents(self, incidents: list[dict[str, Any]]) -> None:
         self._open_ids = {incident["id"] for incident in incidents}
+        self._flapping_ids = {incident["id"] for incident in incidents if incident["is_flapping"]}
         for incident in incidents:
             if incident["state"] == "firing" and not incident["inhibited_by"]:
                 self.incidents.setdefault(

@@ -35,7 +35,7 @@ _POLL = 0.5
 LIMITS = {"bytes": 30e6, "files": 8, "link-files": 32, "lasting-keys": 5}
 #: Most growth for each step: a fault changes every agent and instance a few times, and is notified. Each round has
 #: three keys that expire after 10 min.
-LIMITS_PER_STEP = {"rows": 300, "lines": 150, "expiring-keys": 300}
+LIMITS_PER_STEP = {"rows": 100, "lines": 60, "expiring-keys": 300}
 
 
 @dataclass
@@ -182,7 +182,7 @@ class Soak:
     def _await_quiet(self) -> None:
         """Wait until no incident is open, so that the last ones are judged too."""
         deadline = time.monotonic() + _HEALED
-        while self._observer.open_incidents() and time.monotonic() < deadline:
+        while not self._observer.is_quiet and time.monotonic() < deadline:
             time.sleep(_POLL)
 
     def _describe_state(self) -> str:
