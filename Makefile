@@ -27,7 +27,7 @@ RUN := $(VENV)/bin/python
 DEV := $(VENV)/bin/python
 endif
 
-.PHONY: help setup demo test test-slow check fix bench mutate proto clean browser peers clients stubs-fresh
+.PHONY: help setup demo test test-slow check fix bench mutate soak proto clean browser peers clients stubs-fresh
 
 help:  ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -69,6 +69,9 @@ bench: $(DEV) $(if $(filter tunnel gateway probe watch,$(NAME)),peers)  ## Run a
 
 mutate: $(DEV)  ## Break the core one line at a time, and tell which breaks no test notices (ARGS="--seed 1 alerting")
 	@$(PY) -m tests.mutation $(ARGS)
+
+soak: $(DEV)  ## Inject faults by a seeded schedule, and check invariants after each (ARGS="--seed 7 --minutes 40")
+	@$(PY) -m tests.soak $(ARGS)
 
 proto: $(DEV)  ## Generate the stubs in fleet/wire from proto/
 	@$(PY) -m grpc_tools.protoc -I proto --python_out=. --pyi_out=. --grpc_python_out=. $(PROTOS)

@@ -41,7 +41,6 @@ EXEMPT = {
     "dashboards/shared/pages.py": "tests/dashboards/test_pages.py opens every page through it",
     "dashboards/system/metrics_token.py": "tests/dashboards/test_api_v1.py asks with good, bad and no tokens",
     "dashboards/config/asgi.py": "wires routing to middlewares; tests/flow/test_demo.py serves it",
-    "dashboards/config/beat.py": "an app and its schedule; tests/flow/test_demo.py runs it",
     "dashboards/config/celery.py": "an app; tests/flow/test_demo.py runs its workers",
     "dashboards/changes/service.py": (
         "tests/dashboards/changes/views/test_service.py and the API's test_service.py go by it"
