@@ -60,9 +60,7 @@ def client_keys(tls: KeyPair | None, *, mutual: bool) -> list[str]:
 def _run_program(name: str, folder: Path, *args: str) -> Iterator[TunnelProgram]:
     with run_program(name, argv(*args), folder, env=environment()) as peer:
         ready = json.loads(peer.await_output(r'\{"event": "ready".*\}').group())
-        yield TunnelProgram(
-            peer, ready.get("listen", ""), ready.get("forwards", {}), ready.get("diag", "")
-        )
+        yield TunnelProgram(peer, ready.get("listen", ""), ready.get("forwards", {}), ready.get("diag", ""))
 
 
 def serve(
