@@ -56,6 +56,7 @@ from dashboards.fleet.timeline.comparison_rows import compare_moments
 from dashboards.fleet.timeline.count_history import count_periods
 from dashboards.fleet.timeline.time_range import parse_range
 from dashboards.instances import api as instances
+from dashboards.instances import edge_api
 from dashboards.shared import headlines, record_reader, refusals
 from dashboards.shared.api import change_responses
 from dashboards.shared.api.access import ApiAccess
@@ -140,6 +141,7 @@ api.add_router("", drain.router)
 api.add_router("", degrade.router)
 api.add_router("", service.router)
 api.add_router("", instances.router)
+api.add_router("", edge_api.router)
 api.add_router("", clusters.router)
 api.add_router("", connection_test_api.router)
 api.add_router("", data_health.router)

@@ -35,6 +35,7 @@ from dashboards.clusters import views as clusters
 from dashboards.fleet.views import agent_sets, agents, comparison, history, replay, retire, saved_views
 from dashboards.fleet.views import map as fleet_map
 from dashboards.fleet.views import now as fleet_now
+from dashboards.instances import edge_views
 from dashboards.instances import views as instances
 from dashboards.palette import views as palette
 from dashboards.system import health as system
@@ -66,6 +67,7 @@ def _page_routes(suffix: str) -> list[URLPattern | URLResolver]:
         path("instances/<str:instance_id>/", instances.instance, name=f"instance{suffix}"),
         path("instances/<str:instance_id>/service/", service.service, name=f"service{suffix}"),
         path("instances/<str:instance_id>/degrade/", degrade.degrade, name=f"degrade{suffix}"),
+        path("edge-instances/<str:name>/", edge_views.edge_instance, name=f"edge-instance{suffix}"),
         path("agent-filters.json", agents.agent_filters, name=f"agent-filters{suffix}"),
         path("agent-ids.json", agents.agent_ids, name=f"agent-ids{suffix}"),
         path("agents.json", agents.agents_json, name=f"agents-json{suffix}"),

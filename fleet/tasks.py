@@ -44,6 +44,7 @@ from fleet.monitoring.history.retention import (
 )
 from fleet.monitoring.history.store import flush_outbox, load_record_seed
 from fleet.monitoring.pollers.conclude import conclude
+from fleet.monitoring.pollers.edge_records import edge_addresses_in_round
 from fleet.monitoring.pollers.loaded_source import find_loaded_source
 from fleet.monitoring.pollers.plan import find_admin_addresses, plan_shards
 from fleet.monitoring.pollers.policies import read_node_reports
@@ -447,6 +448,7 @@ def _poll_shard(cluster: Cluster, shard_task: _ShardTask, handle: RecordHandle |
             tls_files_of(cluster),
             cluster.source,
             cluster.diag_addresses,
+            edge_addresses_in_round(cluster.edge_instances, round_number, resources.timing.round_interval),
         )
         ended_at = time.monotonic()
         resources.poll_order.note(cluster.id, began_at, ended_at)

@@ -27,7 +27,7 @@ from dashboards.shared.permissions import find_write_refusal, visible_clusters_o
 from fleet.clusters import service
 from fleet.clusters.address_entries import MOST_ENTRIES
 from fleet.clusters.cluster_values import ClusterValues
-from fleet.clusters.diag_addresses import MOST_DIAG_ADDRESSES
+from fleet.clusters.diag_addresses import EDGE_FORM, MOST_DIAG_ADDRESSES
 from fleet.clusters.tls_uploads import MAX_PEM_LENGTH, TLS_PARTS, read_upload_facts
 from fleet.models.access import Permission
 from fleet.models.clusters import Cluster, has_fixed_addresses
@@ -51,6 +51,10 @@ _Uploads = Annotated[
 _DiagAddresses = Annotated[
     dict[Annotated[str, Field(max_length=LONGEST_NAME)], Annotated[str, Field(max_length=300)]],
     Field(max_length=MOST_DIAG_ADDRESSES),
+]
+_EdgeInstances = Annotated[
+    dict[Annotated[str, Field(max_length=LONGEST_NAME)], Annotated[str, Field(max_length=300)]],
+    Field(max_length=EDGE_FORM.most),
 ]
 _Source = Annotated[str, Field(max_length=32, json_schema_extra={"enum": list(source_labels())})]
 _AddressKind = Annotated[
@@ -136,6 +140,8 @@ class ClusterItem(Schema):
     """Expected name in the certificates of the instances; empty: that of their role."""
     diag_addresses: dict[str, str]
     """Addresses of `/readyz` and `/metrics`, host:port, by name or id of the instance."""
+    edge_instances: dict[str, str]
+    """Diag addresses of gateways and tunnel servers, host:port, by name."""
     identity: ClusterIdentity | None
     """Identity of Refloat, as the workers read it; null without a client certificate, and before they read it."""
     is_paused: bool
@@ -179,6 +185,8 @@ class CreateClusterRequest(RequestBody):
     """Expected name in the certificates of the instances; empty: that of their role."""
     diag_addresses: Annotated[_DiagAddresses, Field(default_factory=dict)]
     """Addresses of `/readyz` and `/metrics`, host:port, by name or id of the instance. Only for `teleport`."""
+    edge_instances: Annotated[_EdgeInstances, Field(default_factory=dict)]
+    """Diag addresses of gateways and tunnel servers, host:port, by name, which you choose."""
     production: bool = False
     """Whether dangerous actions require typing the name of the cluster."""
     review_required: bool = False
@@ -208,6 +216,8 @@ class ChangeClusterRequest(RequestBody):
     """Expected name in the certificates of the instances; empty: that of their role."""
     diag_addresses: _DiagAddresses | None = None
     """All addresses of `/readyz` and `/metrics`, host:port, by name or id of the instance."""
+    edge_instances: _EdgeInstances | None = None
+    """Diag addresses of all gateways and tunnel servers, host:port, by name."""
     production: bool | None = None
     """Whether dangerous actions require typing the name of the cluster."""
     review_required: bool | None = None
@@ -357,6 +367,7 @@ def _item_of(row: Cluster) -> ClusterItem:
         ],
         tls_server_name=row.tls_server_name,
         diag_addresses=row.diag_addresses,
+        edge_instances=row.edge_instances,
         identity=_identity_of(row),
         is_paused=row.is_paused,
         production=row.production,

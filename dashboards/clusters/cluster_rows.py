@@ -67,6 +67,11 @@ class ClusterRow:
         """The diag addresses, one line per instance."""
         return format_lines(self.cluster.diag_addresses)
 
+    @property
+    def edge_instance_lines(self) -> list[str]:
+        """The diag addresses of gateways and tunnel servers, one line per instance."""
+        return format_lines(self.cluster.edge_instances)
+
 
 def make_row(
     cluster: Cluster,

@@ -1,4 +1,4 @@
-"""The field of a cluster's diag addresses, and the list of products that tells whether the form shows it."""
+"""The fields of a cluster's diag addresses and edge instances, and the list of products that decides on the first."""
 
 from __future__ import annotations
 
@@ -7,11 +7,17 @@ from typing import Any
 from django import forms
 from typing_extensions import override
 
-from fleet.clusters.diag_addresses import MOST_DIAG_ADDRESSES, DiagAddressError, parse_lines
+from fleet.clusters.diag_addresses import (
+    EDGE_FORM,
+    INSTANCE_FORM,
+    DiagAddressError,
+    DiagAddressForm,
+    parse_lines,
+)
 from fleet.source_plugins.registry import find_source
 
-#: Characters of the field: an instance has at most about 500.
-_MAX_LENGTH = MOST_DIAG_ADDRESSES * 500
+#: Characters of a line.
+_LONGEST_LINE = 500
 
 
 def has_diag_addresses(source: str) -> bool:
@@ -23,30 +29,43 @@ def has_diag_addresses(source: str) -> bool:
 class DiagAddressesField(forms.CharField):
     """Diag addresses by instance, one per line; cleaned to a dict."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        address_form: DiagAddressForm = INSTANCE_FORM,
+        label: str = "Addresses by instance",
+    ) -> None:
+        self._address_form = address_form
         super().__init__(
             required=False,
-            max_length=_MAX_LENGTH,
-            label="Addresses by instance",
+            max_length=address_form.most * _LONGEST_LINE,
+            label=label,
             widget=forms.Textarea(
                 attrs={
                     "rows": 3,
                     "class": "code",
                     "spellcheck": "false",
                     "autocomplete": "off",
-                    "placeholder": "auth-1 10.0.0.1:3000",
+                    "placeholder": f"{address_form.example_name} 10.0.0.1:3000",
                 }
             ),
-            help_text="One instance per line: its name or UUID, a space, and the host:port of its --diag-addr.",
+            help_text=f"One instance per line: its {address_form.name_noun}, a space, and the host:port of its "
+            f"{address_form.flag}.",
         )
 
     @override
     def clean(self, value: Any) -> dict[str, str]:
         """Return the diag addresses by instance. Raises ValidationError."""
         try:
-            return parse_lines(super().clean(value).splitlines())
+            return parse_lines(super().clean(value).splitlines(), self._address_form)
         except DiagAddressError as error:
             raise forms.ValidationError(str(error)) from error
+
+
+class EdgeInstancesField(DiagAddressesField):
+    """Diag addresses of gateways and tunnel servers by name, one per line."""
+
+    def __init__(self) -> None:
+        super().__init__(EDGE_FORM, "Diag addresses by name")
 
 
 class SourceSelect(forms.Select):

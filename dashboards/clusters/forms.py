@@ -9,7 +9,12 @@ from django import forms
 from typing_extensions import override
 
 from dashboards.clusters import product_words, tls_words
-from dashboards.clusters.diag_address_field import DiagAddressesField, SourceSelect, has_diag_addresses
+from dashboards.clusters.diag_address_field import (
+    DiagAddressesField,
+    EdgeInstancesField,
+    SourceSelect,
+    has_diag_addresses,
+)
 from fleet.clusters.cluster_values import ClusterValues
 from fleet.clusters.diag_addresses import format_lines
 from fleet.clusters.service import version_of
@@ -71,6 +76,7 @@ class ClusterForm(forms.Form):
         label="Server name (optional)",
     )
     diag_addresses = DiagAddressesField()
+    edge_instances = EdgeInstancesField()
     production = forms.BooleanField(
         required=False,
         label="Production cluster",
@@ -123,6 +129,7 @@ class ClusterForm(forms.Form):
             "tls_source": row.tls_source,
             "tls_server_name": row.tls_server_name,
             "diag_addresses": "\n".join(format_lines(row.diag_addresses)),
+            "edge_instances": "\n".join(format_lines(row.edge_instances)),
             "production": row.production,
             "review_required": row.review_required,
             **{path_name_of(part): row.tls_files.get(part, "") for part in _TLS_PARTS},
@@ -260,6 +267,7 @@ class ClusterForm(forms.Form):
             tls_server_name=data.get("tls_server_name", ""),
             # The form does not show the field for other sources.
             diag_addresses=data["diag_addresses"] if has_diag_addresses(data["source"]) else {},
+            edge_instances=data["edge_instances"],
             production=data["production"],
             review_required=data["review_required"],
         )

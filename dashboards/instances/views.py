@@ -16,8 +16,14 @@ from dashboards.instances.failure_text import forecast_failure
 from dashboards.instances.lookup import find_by_id, find_by_name, query_term_of
 from dashboards.shared import presenters
 from dashboards.shared.capabilities.missing import missing_capabilities_of
+from dashboards.shared.edge_instances import read_edge_addresses
 from dashboards.shared.instance_states import find_stranding_instances
-from dashboards.shared.pages import instance_path_of, needs_record, url_prefix_of
+from dashboards.shared.pages import (
+    edge_instance_path_of,
+    instance_path_of,
+    needs_record,
+    url_prefix_of,
+)
 from dashboards.shared.permissions import requires
 from dashboards.shared.rewind import Moment, moment_of, shows_moment
 from fleet.changes.operations import drains
@@ -51,6 +57,8 @@ def instance(request: HttpRequest, instance_id: str, cluster: str = DEFAULT_CLUS
     if view is None:
         namesake = find_by_name(table, instance_id)
         if namesake is None:
+            if instance_id in read_edge_addresses(cluster):
+                return redirect(f"{url_prefix_of(cluster)}{edge_instance_path_of(instance_id)}")
             return _respond_missing(request, cluster, instance_id, moment)
         query = request.META.get("QUERY_STRING", "")
         path = f"{url_prefix_of(cluster)}{instance_path_of(namesake.facts.id)}"

@@ -29,6 +29,11 @@ def instance_path_of(id_or_name: str) -> str:
     return f"/instances/{quote(id_or_name, safe='')}/"
 
 
+def edge_instance_path_of(name: str) -> str:
+    """Return the path of the page of a gateway or tunnel server below the prefix of its cluster."""
+    return f"/edge-instances/{quote(name, safe='')}/"
+
+
 def sentence_of(error: Exception) -> str:
     """Return the message of an error as a sentence."""
     text = str(error)

@@ -10,6 +10,7 @@ from django.conf import settings
 from fleet.changes.base_kind import RecordSnapshot
 from fleet.clusters.record_removal import delete_keys_at
 from fleet.clusters.test_store import ConnectionTestStore, open_test_store
+from fleet.monitoring.state.edge_store import EdgeStore, open_edge_store
 from fleet.monitoring.state.policy_report_store import PolicyReportStore, open_policy_report_store
 from fleet.monitoring.state.reader import Reader, open_reader
 
@@ -30,6 +31,12 @@ def policy_report_store() -> PolicyReportStore:
 def connection_test_store() -> ConnectionTestStore:
     """Return the connection tests of clusters; thread-safe."""
     return open_test_store(settings.REDIS_URL, settings.REFLOAT_PREFIX)
+
+
+@functools.cache
+def edge_store() -> EdgeStore:
+    """Return the polls of gateways and tunnel servers; thread-safe."""
+    return open_edge_store(settings.REDIS_URL, settings.REFLOAT_PREFIX)
 
 
 def delete_cluster_keys(cluster: str) -> None:

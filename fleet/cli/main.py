@@ -45,6 +45,14 @@ _SECTIONS = {
             "fleet.cli.inventory.instance:instance",
             "Show one auth or proxy: state, agents, forecast of a failure, history, incidents.",
         ),
+        "edge-instances": (
+            "fleet.cli.inventory.edge_instances:edge_instances",
+            "List gateways and tunnel servers with their states.",
+        ),
+        "edge-instance": (
+            "fleet.cli.inventory.edge_instances:edge_instance",
+            "Show a gateway (routes, retries, destinations) or a tunnel server (targets, sessions).",
+        ),
         "cluster": (
             "fleet.cli.clusters.cluster:cluster",
             "Manage clusters, and test the connection to a cluster.",

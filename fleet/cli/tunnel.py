@@ -129,6 +129,9 @@ def tunnel() -> None:
 
 @tunnel.command()
 @listen_option("--listen", "gRPC address; port 0 picks a free port.")
+@listen_option(
+    "--diag-listen", "Listen address of /healthz, /readyz, /metrics and /targets; port 0 picks a free port."
+)
 @click.option(
     "--forward",
     "forwards",
@@ -176,6 +179,7 @@ def tunnel() -> None:
 @server_tls_options
 def serve(
     listen: tuple[str, int],
+    diag_listen: tuple[str, int],
     forwards: tuple[LocalForward, ...],
     services: tuple[Service, ...],
     bridge: bool,
@@ -205,7 +209,17 @@ def serve(
             "--claim 'NAME=*'"
         )
     plan = ServerPlan(
-        listen, wire_versions, tls, forwards, services, claims, allow_anonymous, bridge, policy, keepalive
+        listen,
+        wire_versions,
+        tls,
+        forwards,
+        services,
+        claims,
+        allow_anonymous,
+        bridge,
+        policy,
+        keepalive,
+        diag_listen,
     )
     _run(tunnel_server.serve(plan))
 

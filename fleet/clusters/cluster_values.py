@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from fleet.clusters.address_entries import add_default_port, check_entries, is_server_name, parse_address
-from fleet.clusters.diag_addresses import find_diag_address_problems
+from fleet.clusters.diag_addresses import EDGE_FORM, find_diag_address_problems
 from fleet.clusters.tls_uploads import (
     IDENTITY_PART,
     MAX_PEM_LENGTH,
@@ -45,6 +45,8 @@ class ClusterValues:
     tls_server_name: str = ""
     #: host:port by name or id of the instance.
     diag_addresses: Mapping[str, str] = field(default_factory=dict)
+    #: host:port of the diag ports of gateways and tunnel servers by name.
+    edge_instances: Mapping[str, str] = field(default_factory=dict)
     production: bool = False
     review_required: bool = False
 
@@ -60,6 +62,7 @@ def values_of(row: Cluster) -> ClusterValues:
         tls_files=dict(row.tls_files),
         tls_server_name=row.tls_server_name,
         diag_addresses=dict(row.diag_addresses),
+        edge_instances=dict(row.edge_instances),
         production=row.production,
         review_required=row.review_required,
     )
@@ -103,6 +106,8 @@ def find_problems(values: ClusterValues, upload_contents: Mapping[str, str]) -> 
         )
     if address_problems := find_diag_address_problems(values.diag_addresses):
         problems["diag_addresses"] = " ".join(address_problems)
+    if edge_problems := find_diag_address_problems(values.edge_instances, EDGE_FORM):
+        problems["edge_instances"] = " ".join(edge_problems)
     if values.tls_source not in set(TLSSource):
         problems["tls_source"] = (
             f"{values.tls_source[:50]!r} is not a source of TLS files. Use {_list(TLSSource)}."

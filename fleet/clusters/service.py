@@ -169,6 +169,7 @@ def audit_values_of(row: Cluster) -> dict[str, Any]:
         "tls_files": dict(row.tls_files),
         "tls_server_name": row.tls_server_name,
         "diag_addresses": dict(row.diag_addresses),
+        "edge_instances": dict(row.edge_instances),
         "is_paused": row.is_paused,
         "production": row.production,
         "review_required": row.review_required,
@@ -206,6 +207,7 @@ def _set_values(row: Cluster, values: ClusterValues, problems: dict[str, str]) -
     elif any(pem is not None for pem in values.tls_uploads.values()):
         row.tls_secrets = seal(contents)
     row.diag_addresses = dict(values.diag_addresses)
+    row.edge_instances = dict(values.edge_instances)
     row.production, row.review_required = values.production, values.review_required
 
 

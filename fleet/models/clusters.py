@@ -56,6 +56,8 @@ class Cluster(models.Model):
     tls_server_name = models.CharField(max_length=253, blank=True, default="", db_default="")
     #: host:port of `/readyz` and `/metrics` by name or id of the instance, for sources that do not list them.
     diag_addresses = models.JSONField(default=dict, blank=True, db_default={})
+    #: host:port of the diag ports of gateways and tunnel servers by name; people choose the names.
+    edge_instances = models.JSONField(default=dict, blank=True, db_default={})
     #: Not polled, and without incidents, until it is resumed.
     is_paused = models.BooleanField(default=False, db_default=False)
     #: Dangerous actions require typing the name of the cluster.

@@ -28,7 +28,12 @@ def no_memory_of_attempts() -> None:
     cache.clear()
 
 
-_STORES = (record_reader.reader, record_reader.policy_report_store, record_reader.connection_test_store)
+_STORES = (
+    record_reader.reader,
+    record_reader.policy_report_store,
+    record_reader.connection_test_store,
+    record_reader.edge_store,
+)
 
 
 @pytest.fixture(autouse=True)

@@ -26,6 +26,8 @@ class TunnelProgram:
     address: str = ""
     #: Local ports by the target they lead to.
     forwards: Mapping[str, str] = field(default_factory=dict)
+    #: A server: host:port of its diag port.
+    diag_address: str = ""
 
 
 def environment() -> dict[str, str]:
@@ -58,7 +60,7 @@ def client_keys(tls: KeyPair | None, *, mutual: bool) -> list[str]:
 def _run_program(name: str, folder: Path, *args: str) -> Iterator[TunnelProgram]:
     with run_program(name, argv(*args), folder, env=environment()) as peer:
         ready = json.loads(peer.await_output(r'\{"event": "ready".*\}').group())
-        yield TunnelProgram(peer, ready.get("listen", ""), ready.get("forwards", {}))
+        yield TunnelProgram(peer, ready.get("listen", ""), ready.get("forwards", {}), ready.get("diag", ""))
 
 
 def serve(

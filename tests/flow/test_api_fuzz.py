@@ -66,6 +66,8 @@ _OF_CLUSTERS = tuple(
 )
 #: The number of an incident that exists.
 NUMBER = 7
+#: A gateway that exists.
+EDGE_INSTANCE = "edge-1"
 
 
 @dataclass
@@ -96,6 +98,7 @@ class Fuzzed:
             "change_id": lambda: self._create("reconnect/plan", {"proxy": "proxy-1"})["id"],
             "entry_id": self._newest_entry,
             "cause": lambda: "auth",
+            "name": lambda: EDGE_INSTANCE,
             "username": self._user,
             "number": lambda: self._number(path),
         }
@@ -356,9 +359,12 @@ def _prepare(console: Console) -> str:
         revisions.record_revision(
             "default", NetworkingResource(stored, {ORIGIN_LABEL: "dynamic"}, "r1"), datetime.now(UTC)
         )
+        cluster = ensure_default_cluster()
+        cluster.edge_instances = {EDGE_INSTANCE: "127.0.0.1:1"}
+        cluster.save(update_fields=["edge_instances"])
         incident = Incident.objects.create(
             pk=NUMBER,
-            cluster=ensure_default_cluster(),
+            cluster=cluster,
             key="proxy/p",
             cause_kind="proxy",
             cause_id="p",

@@ -14,6 +14,7 @@ from dashboards.fleet.timeline.history_rows import read_day_chart
 from dashboards.fleet.timeline.trend_rows import read_instance_trends
 from dashboards.shared import headlines, presenters
 from dashboards.shared.capabilities.missing import missing_capabilities_of
+from dashboards.shared.edge_instances import read_edge_rows
 from dashboards.shared.instance_states import find_stranding_instances
 from dashboards.shared.pages import needs_record, signed_in_user_of
 from dashboards.shared.permissions import read_known_clusters, requires
@@ -44,7 +45,7 @@ def fleet_now(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
     now; `chart` (HistoryChart) of the 24 h
     before, or None with `?part=instances`; `cluster_row` (Cluster) if nothing is known of it, else None;
     `can_edit_cluster`; `no_auths_reason`: why the cluster has no auths, empty without one; `has_tunnel_counts`: the
-    source reports the tunnels of each agent, so they can be counted.
+    source reports the tunnels of each agent, so they can be counted; `edge_instances` (EdgeRow) of now.
     """
     moment = moment_of(request, cluster)
     table, now = moment.reader.table(cluster, moment.now), moment.now
@@ -77,6 +78,10 @@ def fleet_now(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespo
         and Capability.RECONNECT_ADVICE not in missing_reasons
         and has_permission(request.user, Permission.ACT_ON_FLEET, cluster),
         "has_tunnel_counts": Capability.TUNNELS_BY_AGENT not in missing_reasons,
+        # Their polls are not kept.
+        "edge_instances": read_edge_rows(cluster, row.edge_instances, now)
+        if row is not None and moment.past_at is None
+        else [],
     }
     is_without_auths = not context["auths"] and bool(context["proxies"])
     context["no_auths_reason"] = missing_reasons.get(Capability.AGENT_TO_AUTH, "") if is_without_auths else ""

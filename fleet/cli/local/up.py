@@ -76,6 +76,7 @@ class _ProgressPrinter:
                 "auth_balancer": record.auth_balancer,
                 "proxy_balancer": record.proxy_balancer,
                 "gateway": record.gateway,
+                "gateway_diag": record.gateway_diag,
                 "backend": record.backend,
                 "record": str(path),
                 "console": record.console,

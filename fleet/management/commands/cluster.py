@@ -19,7 +19,14 @@ from typing_extensions import override
 from fleet.audit import RequestActor, shell_actor_of, write_entry
 from fleet.clusters import service
 from fleet.clusters.cluster_values import ClusterValues
-from fleet.clusters.diag_addresses import DiagAddressError, format_lines, parse_lines
+from fleet.clusters.diag_addresses import (
+    EDGE_FORM,
+    INSTANCE_FORM,
+    DiagAddressError,
+    DiagAddressForm,
+    format_lines,
+    parse_lines,
+)
 from fleet.clusters.record_removal import delete_keys_at
 from fleet.clusters.test_report import ConnectionTestReport, ConnectionTestStep, StepVerdict, pack_report
 from fleet.clusters.test_store import open_test_store, request_test
@@ -47,6 +54,7 @@ _FLAGS = {
     "tls_source": "--tls",
     "tls_server_name": "--tls-server-name",
     "diag_addresses": "--diag-addresses",
+    "edge_instances": "--edge-instances",
     "confirmation": "--confirm",
     "cluster_id": "cluster",
 }
@@ -127,6 +135,7 @@ class Command(ConsoleCommand):
             ("TLS files", service.describe_tls(row)),
             ("server name", row.tls_server_name or "by role"),
             ("diag addresses", ", ".join(format_lines(row.diag_addresses)) or "none"),
+            ("gateways and tunnel servers", ", ".join(format_lines(row.edge_instances)) or "none"),
             ("paused", "yes" if row.is_paused else "no"),
         ):
             self.stdout.write(f"{label}: {text}")
@@ -251,6 +260,11 @@ def _add_value_arguments(parser: ArgumentParser) -> None:
         help="of a Teleport cluster: instances with the host:port of their --diag-addr, separated by commas, such as "
         "'auth-1 10.0.0.1:3000, proxy-1 10.0.0.2:3000'; empty: none",
     )
+    parser.add_argument(
+        "--edge-instances",
+        help="gateways and tunnel servers: names with the host:port of their --diag-listen, separated by commas, such "
+        "as 'edge-1 10.0.0.5:3000'; empty: none",
+    )
 
 
 def _add_requirement_arguments(parser: ArgumentParser) -> None:
@@ -278,7 +292,11 @@ def _change_values(values: ClusterValues, options: dict[str, Any]) -> ClusterVal
         entries = (entry.strip() for entry in options["auths"].split(","))
         values = replace(values, auths=tuple(filter(None, entries)))
     if options["diag_addresses"] is not None:
-        values = replace(values, diag_addresses=_parse_diag_addresses(options["diag_addresses"]))
+        addresses = _parse_diag_addresses("--diag-addresses", options["diag_addresses"], INSTANCE_FORM)
+        values = replace(values, diag_addresses=addresses)
+    if options["edge_instances"] is not None:
+        addresses = _parse_diag_addresses("--edge-instances", options["edge_instances"], EDGE_FORM)
+        values = replace(values, edge_instances=addresses)
     paths = {part: options[flag] for part, flag in _TLS_FLAGS.items() if options[flag] is not None}
     if options["identity"] is not None:
         return _with_identity(values, options["identity"], paths, options["tls_source"])
@@ -308,11 +326,11 @@ def _with_identity(
     return replace(values, tls_files={IDENTITY_PART: str(Path(path).absolute()) if path else ""})
 
 
-def _parse_diag_addresses(text: str) -> dict[str, str]:
+def _parse_diag_addresses(flag: str, text: str, form: DiagAddressForm) -> dict[str, str]:
     try:
-        return parse_lines(text.split(","))
+        return parse_lines(text.split(","), form)
     except DiagAddressError as error:
-        raise CommandError(f"--diag-addresses: {error}", returncode=2) from error
+        raise CommandError(f"{flag}: {error}", returncode=2) from error
 
 
 def _read(part: str, path: str) -> str:

@@ -119,7 +119,7 @@ class Command(ConsoleCommand):
             # While the programs load: checking the password takes half a second.
             account = demo_account.ensure_account(run.home, run.url, datetime.now(UTC))
             run.supervisor.await_ready([fleet], timeout=_FLEET_TIMEOUT)
-            _store_fleet_auths(fleet)
+            _store_fleet_addresses(fleet)
             run.await_web()
             sys.stdout.write(_format_welcome(account, options, fleet.ready_message.get("connect", ())))
             sys.stdout.flush()
@@ -128,7 +128,7 @@ class Command(ConsoleCommand):
             def tick() -> None:
                 # A restarted fleet has other addresses.
                 if not fleet.ready_message and has_ready_line(fleet):
-                    _store_fleet_auths(fleet)
+                    _store_fleet_addresses(fleet)
                 player.tick(time.monotonic())
 
             run.watch(tick)
@@ -165,10 +165,14 @@ def _create_console_keys(run: ConsoleRun) -> dict[str, str]:
         raise startup_checks.PrepareError(str(error)) from error
 
 
-def _store_fleet_auths(fleet: Child) -> None:
-    """Store the addresses of the fleet's auths in the cluster `default`."""
+def _store_fleet_addresses(fleet: Child) -> None:
+    """Store the addresses of the fleet's auths and of its gateway in the cluster `default`."""
     try:
-        ensure_default_cluster(fleet.ready_message["auths"])
+        cluster = ensure_default_cluster(fleet.ready_message["auths"])
+        edge_instances = {**cluster.edge_instances, "gateway": fleet.ready_message["gateway_diag"]}
+        if cluster.edge_instances != edge_instances:
+            cluster.edge_instances = edge_instances
+            cluster.save(update_fields=["edge_instances"])
     finally:
         connection.close()  # this process runs long and uses the database rarely
 

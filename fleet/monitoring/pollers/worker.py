@@ -13,6 +13,8 @@ from typing import Any, NamedTuple, TypeVar
 import uvloop
 
 from fleet.monitoring.evidence import PRESENCE, Timing
+from fleet.monitoring.pollers.edge_poll import EdgeAnswer, poll_edge_instances
+from fleet.monitoring.pollers.edge_records import record_edge_answers
 from fleet.monitoring.pollers.loaded_source import load_source
 from fleet.monitoring.pollers.plan import select_list_auths, should_poll
 from fleet.monitoring.pollers.record_lists import record_lists
@@ -22,6 +24,7 @@ from fleet.monitoring.pollers.watches import Watches
 from fleet.monitoring.sources.source import PollTarget, SourcePolling
 from fleet.monitoring.state import RecordLostError
 from fleet.monitoring.state.codec import unpack_feed
+from fleet.monitoring.state.edge_store import EdgeStore
 from fleet.monitoring.state.watch_leases import WatchLeases
 from fleet.monitoring.state.writer import Writer
 from fleet.protocol.destination import health as destination
@@ -68,6 +71,7 @@ class Worker:
         self._runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
         #: By cluster.
         self._connections: dict[str, _ClusterConnections] = {}
+        self._edge_store = EdgeStore(writer.redis, writer.prefix)
         self._watches = Watches(
             WatchLeases(writer.redis, writer.prefix), polling.timing.round_interval, polling.deadline
         )
@@ -94,11 +98,13 @@ class Worker:
         tls: TLSFiles | None = None,
         source: str = DEFAULT_SOURCE,
         diag_addresses: Mapping[str, str] = MappingProxyType({}),
+        edge_addresses: Mapping[str, str] | None = None,
     ) -> ShardResult:
         """Poll the instances of a shard, and the lists unless `bootstrap_addresses` is None; record the responses.
 
         `tls`: the files of the cluster. Connections are made anew when `tls` or the content of the files changes.
-        `source`: that of the cluster. `diag_addresses`: those that people entered, by instance.
+        `source`: that of the cluster. `diag_addresses`: those that people entered, by instance. `edge_addresses`: diag
+        addresses of edge instances by name, which are polled and recorded with the lists; None: not in this round.
 
         Raises RecordLostError, StateUnavailableError, SourceNotInstalledError, SourceLoadError.
         """
@@ -117,9 +123,13 @@ class Worker:
         auths = self._select_list_auths(handle, bootstrap_addresses)
         addresses = {auth.address for auth in auths}
         with self._watches.round(handle.cluster, loaded_source.polling, feed, addresses) as polling:
-            shard_result = self.run(self._poll(handle, targets, auths, tls, polling))
+            shard_result, answers = self.run(
+                self._poll_with_edges(handle, targets, auths, tls, polling, edge_addresses or {})
+            )
             record_poll_results(handle, shard_result, self.polling.health_settings)
             record_lists(handle, shard_result, loaded_source, diag_addresses)
+        if edge_addresses is not None:
+            record_edge_answers(self._edge_store, handle.cluster, edge_addresses, answers, time.time())
         return shard_result
 
     def keep_only(self, clusters: Collection[str]) -> None:
@@ -181,6 +191,22 @@ class Worker:
             proxy: tuple((agent, ids[agent]) for agent in agents.tolist() if agent < len(ids))
             for proxy, agents in agents_by_proxy.items()
         }
+
+    async def _poll_with_edges(
+        self,
+        handle: RecordHandle,
+        targets: Sequence[PollTarget],
+        auths: Sequence[PollTarget],
+        tls: TLSFiles | None,
+        polling: SourcePolling,
+        edge_addresses: Mapping[str, str],
+    ) -> tuple[ShardResult, dict[str, EdgeAnswer]]:
+        """Poll targets and edge instances at the same time, so that the latter never lengthen a round."""
+        connections = await self._connections_to(handle.cluster, tls)
+        return await asyncio.gather(
+            self._poll(handle, targets, auths, tls, polling),
+            poll_edge_instances(connections.session, edge_addresses, self.polling.deadline),
+        )
 
     async def _poll(
         self,

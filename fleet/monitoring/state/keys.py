@@ -82,6 +82,10 @@ class Keys:
     identity = _Key("identity")
     #: Hash: instance id -> its policy report, or the error; independent of the epoch.
     policies = _Key("policies")
+    #: Hashes: name of an edge instance -> its last poll, and the documents that it reported last, as JSON; independent
+    #: of the epoch.
+    edge_instances = _Key("edge-instances")
+    edge_reports = _Key("edge-reports")
     #: String: the newest round that was begun.
     open_round = _Key("round")
     #: String: when a self-probe of a poller last succeeded.

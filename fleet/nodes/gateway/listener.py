@@ -27,6 +27,7 @@ from fleet.processes import background
 from fleet.protocol.destination import picker
 from fleet.protocol.retry.budget import RetryBudget
 from fleet.protocol.retry.grpc_http2 import Status
+from fleet.protocol.retry.grpc_route import GRPCRouteRule
 from fleet.protocol.retry.policy import NO_RETRY
 from fleet.protocol.retry.route_table import RouteEntry, RouteTable
 from fleet.transport.destinations import DestinationPool, Destinations
@@ -150,6 +151,10 @@ class GatewayListener:
                 "matches": [
                     {"service": ref.service, "method": ref.method} for ref in rule.route_entry.rule.matches
                 ],
+                "retry": _describe_retry(rule.route_entry.rule),
+                "timeouts": {"request": rule.policy.request, "backend_request": rule.policy.backend_request},
+                "call_count": self._metrics.call_count_of(rule.name),
+                "retry_counts": self._metrics.retry_counts_of(rule.name),
                 "backends": {
                     f"{ref.name}:{ref.port}": {
                         name: round(rule.pool.picker().shares.get(name, 0.0), 4)
@@ -284,3 +289,14 @@ class GatewayListener:
             return False
         rule = self.find_rule(head.authority, head.path)
         return rule is None or all(match.service != HEALTH_SERVICE for match in rule.route_entry.rule.matches)
+
+
+def _describe_retry(rule: GRPCRouteRule) -> dict[str, Any] | None:
+    """Return the retry policy of a rule with its defaults, in seconds; None: its calls are not retried."""
+    if rule.retry is None or not rule.policy.attempts:
+        return None
+    return {
+        "attempts": rule.policy.attempts,
+        "reasons": sorted(rule.policy.reasons),
+        "backoff": rule.policy.backoff,
+    }

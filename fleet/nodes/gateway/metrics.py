@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections import Counter as TallyCounter
+from collections import defaultdict
 from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric
@@ -55,6 +57,9 @@ class GatewayMetrics:
             registry=registry,
         )
         self._call_metrics: dict[tuple[str, str], tuple[Counter, Histogram]] = {}
+        #: Retries since the start by rule, and there by status; calls since the start by rule.
+        self._retry_counts: defaultdict[str, TallyCounter[str]] = defaultdict(TallyCounter)
+        self._call_counts: TallyCounter[str] = TallyCounter()
 
     def record_call(self, rule: str, status: str, seconds: float) -> None:
         """Count a finished call."""
@@ -64,10 +69,20 @@ class GatewayMetrics:
             self._call_metrics[rule, status] = call_metrics
         call_metrics[0].inc()
         call_metrics[1].observe(seconds)
+        self._call_counts[rule] += 1
 
     def record_retry(self, rule: str, status: str) -> None:
         """Count an attempt that is retried."""
         self._retries.labels(rule, status).inc()
+        self._retry_counts[rule][status] += 1
+
+    def call_count_of(self, rule: str) -> int:
+        """Return the number of finished calls of a rule."""
+        return self._call_counts[rule]
+
+    def retry_counts_of(self, rule: str) -> dict[str, int]:
+        """Return the number of retried attempts of a rule by their status."""
+        return dict(sorted(self._retry_counts[rule].items())) if rule in self._retry_counts else {}
 
     def record_routes_load(self, *, is_valid: bool, is_loaded: bool) -> None:
         """Record an attempt to load the routes."""

@@ -239,6 +239,7 @@ class _LocalFleet:
             control=str(forwarder.get("control", "")),
             token=self.token if forwarder else "",
             gateway=str(self._child_of("gateway").ready_message.get("grpc", "")),
+            gateway_diag=str(self._child_of("gateway").ready_message.get("diag", "")),
             members=tuple(self._member_of(child) for child in self.supervisor.children),
             console=keys.console_settings_of(self.plan.keys_folder) if self.plan.keys_folder else {},
         )

@@ -79,6 +79,8 @@ class FleetRecord:
     members: tuple[Member, ...]
     #: The gateway for unary calls to auths; empty in a record without a gateway.
     gateway: str = ""
+    #: Its diag port.
+    gateway_diag: str = ""
     #: TLS files of a console for a fleet with TLS, by setting name.
     console: dict[str, str] = field(default_factory=dict)
 

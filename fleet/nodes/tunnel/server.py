@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 from collections.abc import Mapping, Sequence
@@ -9,12 +10,14 @@ from dataclasses import dataclass
 
 import grpc.aio
 
-from fleet.nodes.shared import addresses, lifecycle
+from fleet.nodes.shared import addresses, http_site, lifecycle
 from fleet.nodes.shared.lifecycle import NodeStartError
 from fleet.nodes.tunnel.flags import Claim, LocalForward, Service, make_claims_rule, spell_target
+from fleet.nodes.tunnel.site import TunnelServerView, tunnel_site
 from fleet.protocol.tunnel.messages import Target, TunnelError, WireVersion
-from fleet.transport import channels
+from fleet.transport import channels, diag
 from fleet.transport.channels import KeepaliveSettings
+from fleet.transport.process import ProcessHealth
 from fleet.transport.tls import TLSFiles
 from fleet.transport.tunnel import handlers, options
 from fleet.transport.tunnel.handlers import AcceptedSession, SessionHandler
@@ -43,11 +46,14 @@ class ServerPlan:
     bridge: bool
     policy: SessionPolicy
     keepalive: KeepaliveSettings
+    diag_listen: tuple[str, int] = ("127.0.0.1", 0)
 
 
 async def serve(plan: ServerPlan) -> None:
     """Serve until SIGTERM or SIGINT. Raises NodeStartError, TLSError."""
     _require_authentication(plan)
+    process = ProcessHealth(tick=1.0)
+    process.register("tunnel-server")
     tunnel_servers = [_make_tunnel_server(plan, wire) for wire in plan.wires]
     server = grpc.aio.server(options=[*channels.server_options(), *options.server_options(plan.keepalive)])
     serve_tunnels(server, *tunnel_servers)
@@ -64,15 +70,24 @@ async def serve(plan: ServerPlan) -> None:
         for forward in plan.forwards:
             listener = await start_listener(forward, tunnel_servers, plan.policy)
             stack.push_async_callback(listener.stop)
-            forward_addresses[spell_target(forward.target)] = addresses.join(forward.listen[0], listener.port)
+            forward_addresses[forward.target] = addresses.join(forward.listen[0], listener.port)
+        services = {service.target: addresses.join(*service.address) for service in plan.services}
+        site = tunnel_site(
+            process,
+            diag.create_registry(process),
+            TunnelServerView(tunnel_servers, forward_addresses, services),
+        )
+        diag_address = await stack.enter_async_context(http_site.serve(site, plan.diag_listen))
+        process.record_success("tunnel-server", asyncio.get_running_loop().time())
         if plan.tls.authority is None:
             log.warning("clients do not authenticate without --tls-ca: any client may register any target")
         claim_policy = "anonymous" if plan.tls.authority is None else "certificate"
         lifecycle.print_ready_line(
             role="tunnel-server",
             listen=addresses.join(plan.listen[0], port),
+            diag=diag_address,
             claims=claim_policy,
-            forwards=forward_addresses,
+            forwards={spell_target(target): address for target, address in forward_addresses.items()},
         )
         await lifecycle.wait_for_stop_signal()
 

@@ -13,6 +13,7 @@ import contextlib
 import logging
 import secrets
 import time
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
@@ -122,11 +123,30 @@ class TunnelServer:
         self._clients: dict[ClientConnection, _Client] = {}
         self._clients_by_token: dict[str, _Client] = {}
         self._waiters: dict[OutgoingRequest, asyncio.Future[TunnelStream]] = {}
+        #: Open streams of all clients, also of those whose Register stream has ended.
+        self._streams: set[ServerStream] = set()
         self._timer: asyncio.TimerHandle | None = None
 
     def targets(self) -> dict[Target, Peer]:
         """Return the registered targets with their owners."""
         return {target: owner.peer for target, owner in self._state.targets().items()}
+
+    def session_counts(self) -> dict[Target, int]:
+        """Return the number of open sessions by target. A session between two clients counts once."""
+        owners = self._state.targets()
+        return dict(
+            Counter(
+                # Negative tags: the client dialled. Of a bridged session only the stream of the owner counts.
+                stream.target
+                for stream in self._streams
+                if stream.tag > 0 or stream.target not in owners
+            )
+        )
+
+    @property
+    def client_count(self) -> int:
+        """Number of clients with a Register stream."""
+        return len(self._clients)
 
     def owner(self, target: Target) -> ClientConnection | None:
         """Return the connection of the client that registered a target; None without one."""
@@ -244,6 +264,7 @@ class TunnelServer:
             codec.encode(self.wire, Session(tag, target, error=reason))
         )
         client.streams.add(stream)
+        self._streams.add(stream)
         try:
             # Sent separately: a write that is cancelled would keep gRPC from sending them, and the end with them.
             await context.send_initial_metadata(())
@@ -261,6 +282,7 @@ class TunnelServer:
                 call_back(session.discard)
             stream.on_client_gone()
             client.streams.discard(stream)
+            self._streams.discard(stream)
             self._state.detach_stream(connection, tag)
         if stream.abort_reason:
             with contextlib.suppress(grpc.aio.InternalError):  # the client is gone

@@ -107,6 +107,16 @@ def test_diag_addresses(client: Client, admin: dict[str, str]) -> None:
     assert "Enter host:port, such as 10.0.0.1:3000" in refusal.json()["problems"]["diag_addresses"]
 
 
+def test_edge_instances(client: Client, admin: dict[str, str]) -> None:
+    """By name, of any product; a change of other values keeps them."""
+    response = _post(client, "", _EU | {"edge_instances": {"edge-1": "10.0.0.5:3000"}}, admin)
+    assert response.json()["edge_instances"] == {"edge-1": "10.0.0.5:3000"}
+    assert _post(client, "/eu", {"name": "EU"}, admin).json()["edge_instances"] == {"edge-1": "10.0.0.5:3000"}
+    refusal = _post(client, "/eu", {"edge_instances": {"a/b": "10.0.0.5:3000"}}, admin)
+    assert "without spaces and slashes" in refusal.json()["problems"]["edge_instances"]
+    assert _post(client, "/eu", {"edge_instances": {}}, admin).json()["edge_instances"] == {}
+
+
 def test_wrong_values_have_a_sentence_by_field(client: Client, admin: dict[str, str]) -> None:
     """Unknown names are errors, too."""
     refusal = _post(client, "", {"id": "EU", "name": "", "auths": ["auth-1:x"]}, admin)

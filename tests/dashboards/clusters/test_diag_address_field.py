@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 from django.core.exceptions import ValidationError
 
-from dashboards.clusters.diag_address_field import DiagAddressesField, SourceSelect, has_diag_addresses
+from dashboards.clusters.diag_address_field import (
+    DiagAddressesField,
+    EdgeInstancesField,
+    SourceSelect,
+    has_diag_addresses,
+)
 
 
 def test_lines_are_cleaned_to_addresses_by_instance() -> None:
@@ -37,3 +42,10 @@ def test_only_products_with_diag_addresses_are_marked() -> None:
     assert '<option value="teleport" data-has-diag-addresses>' in html
     assert html.count("data-has-diag-addresses") == 1
     assert not has_diag_addresses("gone")
+
+
+def test_field_of_edge_instances_has_its_own_words() -> None:
+    """Their flag is another one."""
+    field = EdgeInstancesField()
+    assert "--diag-listen" in field.help_text
+    assert field.clean("edge-1 10.0.0.5:3000") == {"edge-1": "10.0.0.5:3000"}

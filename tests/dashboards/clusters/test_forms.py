@@ -51,6 +51,22 @@ def test_diag_addresses_are_read_by_line() -> None:
     assert form.to_values().diag_addresses == {}
 
 
+def test_edge_instances_are_read_by_line() -> None:
+    """Every product may have them; an error says what to enter."""
+    form = _form({"edge_instances": "edge-1 10.0.0.5:3000\r\n"})
+    assert form.is_valid()
+    assert form.to_values().edge_instances == {"edge-1": "10.0.0.5:3000"}
+    form = _form({"edge_instances": "edge-1"})
+    assert "host:port of its --diag-listen, such as edge-1 10.0.0.1:3000" in str(
+        form.errors["edge_instances"]
+    )
+    row = Cluster(id="eu", name="EU", edge_instances={"edge-1": "10.0.0.5:3000"})
+    assert (
+        ClusterForm(cluster=row, has_fixed_addresses=False).initial["edge_instances"]
+        == "edge-1 10.0.0.5:3000"
+    )
+
+
 def test_uploads_are_read_as_text() -> None:
     form = _form({"tls_source": "uploaded"}, {"key_upload": _PEM})
     assert form.is_valid()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fleet.clusters.diag_addresses import (
+    EDGE_FORM,
     MOST_DIAG_ADDRESSES,
     DiagAddressError,
     find_diag_address_problems,
@@ -53,3 +54,14 @@ def test_addresses_that_cannot_be_used(addresses: dict[str, str], part_of_senten
     assert len(problems) == 1
     assert part_of_sentence in problems[0]
     assert problems[0].isprintable()
+
+
+def test_edge_instances_have_their_own_limits() -> None:
+    """Fewer of them, and names that are a part of paths."""
+    assert find_diag_address_problems({"edge-1": "a:1"}, EDGE_FORM) == []
+    (problem,) = find_diag_address_problems({"a/b": "a:1"}, EDGE_FORM)
+    assert problem.startswith("'a/b' is not the name of an instance")
+    (problem,) = find_diag_address_problems({f"e-{n}": f"a:{n + 1}" for n in range(51)}, EDGE_FORM)
+    assert problem == "51 gateways and tunnel servers are too many. Enter at most 50."
+    with pytest.raises(DiagAddressError, match=r"its name, a space, and the host:port of its --diag-listen"):
+        parse_lines(["edge-1"], EDGE_FORM)

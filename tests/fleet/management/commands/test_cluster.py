@@ -97,6 +97,18 @@ def test_diag_addresses_are_set_shown_and_removed() -> None:
     assert "diag addresses: none\n" in _run_command("show", "eu")
 
 
+def test_edge_instances_are_set_shown_and_removed() -> None:
+    """By name; another format is a problem of the flag."""
+    _run_command("add", "eu", "--auths", "a:1", "--tls", "none", "--edge-instances", "edge-1 10.0.0.5:3000")
+    assert "gateways and tunnel servers: edge-1 10.0.0.5:3000\n" in _run_command("show", "eu")
+    with pytest.raises(CommandError, match="--edge-instances: 'edge-1' is not an instance and an address"):
+        _run_command("edit", "eu", "--edge-instances", "edge-1")
+    with pytest.raises(CommandError, match="--edge-instances: 'a' has no port"):
+        _run_command("edit", "eu", "--edge-instances", "edge-1 a")
+    _run_command("edit", "eu", "--edge-instances", "")
+    assert "gateways and tunnel servers: none\n" in _run_command("show", "eu")
+
+
 @pytest.mark.parametrize("verdict", [StepVerdict.OK, StepVerdict.FAILED])
 def test_connection_test_is_followed_until_it_ends(
     verdict: StepVerdict, valkey_url: str, prefix: str, settings: Settings, monkeypatch: pytest.MonkeyPatch

@@ -54,8 +54,15 @@ async def test_diag_port_reports_routes_destinations_and_metrics(tmp_path: Path)
         "rule": "r/0",
         "hostnames": ["a.b"],
         "matches": [{"service": "refloat.test.Echo", "method": ""}],
+        "retry": None,
+        "timeouts": {"request": 0.0, "backend_request": 0.0},
+        "call_count": 0,
+        "retry_counts": {},
         "backends": {"svc:1": {echo.address: 1.0}},
     }
+    retrying_rule = routes["rules"][1]
+    assert retrying_rule["retry"] == {"attempts": 1, "reasons": ["internal"], "backoff": 0.001}
+    assert (retrying_rule["call_count"], retrying_rule["retry_counts"]) == (1, {"INTERNAL": 1})
     assert {
         (destination["address"], destination["health"], destination["reason"])
         for destination in destinations["destinations"]
