@@ -139,10 +139,10 @@ class Plane:
         """End a node with the others."""
         self._nodes.append(node)
 
-    async def stop(self, node: Any) -> None:
+    async def stop(self, node: Any, **options: Any) -> None:
         """End one node now."""
         self._nodes.remove(node)
-        await node.stop()
+        await node.stop(**options)
 
     async def close(self) -> None:
         """End everything, the newest first."""

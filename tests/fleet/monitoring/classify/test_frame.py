@@ -79,6 +79,15 @@ def test_leftover_auth_does_not_hide_a_failed_backend() -> None:
     assert prepare_frame(left_over, NOW).backend_down_since == NOW - 2
 
 
+def test_backend_is_not_down_if_an_auth_failed_long_before_and_still_has_a_heartbeat() -> None:
+    """It reaches the backend, so something else is wrong with the auths."""
+    fleet_evidence = fleet(auth_1=UNHEALTHY, auth_2=UNHEALTHY)
+    sick_long_ago = {**UNHEALTHY, "sick_since": NOW - 5000}
+    third = prepare_frame(fleet(auth_1=sick_long_ago), NOW).conditions[AUTH_1].facts
+    instances = {**fleet_evidence.instances, 9: third}
+    assert not prepare_frame(fleet(auth_1=UNHEALTHY, auth_2=UNHEALTHY, instances=instances), NOW).backend_down
+
+
 def test_expiry_requires_a_response_or_sick_auths() -> None:
     """An expiry counts after a later list response; with every auth sick it counts by the clock."""
     expired_agent = agent(heartbeat=heartbeat(expires_at=NOW - 1))

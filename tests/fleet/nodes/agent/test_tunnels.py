@@ -266,9 +266,16 @@ async def test_hello_without_proxy_id_is_no_tunnel(start_tunnels: StartTunnels) 
     assert tunnels.proxy_ids == ()
 
 
-@pytest.mark.parametrize("drain", [0.1, None])
+@pytest.mark.parametrize(
+    ("drain", "elapsed_seconds", "is_terminated"),
+    [(0.1, 0.0, True), (600.0, 300.0, False), (600.0, 601.0, True), (None, 86_400.0, False)],
+)
 async def test_session_on_retired_tunnel_lasts_until_drain_timeout(
-    plane: Plane, caplog: pytest.LogCaptureFixture, drain: float | None
+    plane: Plane,
+    caplog: pytest.LogCaptureFixture,
+    drain: float | None,
+    elapsed_seconds: float,
+    is_terminated: bool,
 ) -> None:
     """The session lasts at most as long as --drain; when terminated it is logged, counted, and aborted for its user."""
     proxy = await plane.proxy(ttl=600.0)
@@ -288,9 +295,9 @@ async def test_session_on_retired_tunnel_lasts_until_drain_timeout(
         stream = await proxy.tunnels.open_session(proxy_tunnel, "echo")
         with caplog.at_level(logging.WARNING):
             agent.tunnels._retire(tunnel, "advised")
-            if drain is None:
-                assert tunnel.retired_at is not None
-                tunnel.retired_at -= 86_400
+            assert tunnel.retired_at is not None
+            tunnel.retired_at -= elapsed_seconds
+            if not is_terminated:
                 agent.tunnels.sweep(time.monotonic(), 1.0)
                 await stream.write(b"still here")
                 assert await stream.read() == b"still here"
@@ -299,5 +306,5 @@ async def test_session_on_retired_tunnel_lasts_until_drain_timeout(
                 with pytest.raises(TunnelError):
                     await stream.read()
         await eventually(lambda: tunnel not in agent.tunnels.tunnels)
-    assert ("tunnel.drain-timeout: agent-1" in caplog.text) is (drain is not None)
-    assert agent.tunnels._metrics.terminated_sessions._value.get() == (0 if drain is None else 1)
+    assert ("tunnel.drain-timeout: agent-1" in caplog.text) is is_terminated
+    assert agent.tunnels._metrics.terminated_sessions._value.get() == (1 if is_terminated else 0)

@@ -218,6 +218,16 @@ async def test_stopped_proxy_ends_after_its_drain_time(plane: Plane, agents: Age
     assert await agent.code() in {grpc.StatusCode.ABORTED, grpc.StatusCode.UNAVAILABLE}
 
 
+async def test_restarted_proxy_ends_after_the_drain_time_of_the_request(plane: Plane, agents: Agents) -> None:
+    """Not after its configured drain time."""
+    proxy = await plane.proxy(ttl=600.0)
+    proxy.flags = replace(proxy.flags, drain=2 * DEADLINE)
+    agent = await agents.connect(proxy, "a")
+    async with asyncio.timeout(DEADLINE):
+        await plane.stop(proxy, drain=0.1)
+    assert await agent.code() in {grpc.StatusCode.ABORTED, grpc.StatusCode.UNAVAILABLE}
+
+
 @pytest.mark.parametrize(
     ("environment", "labels"),
     [
