@@ -195,6 +195,9 @@ class NetworkingRunner(Runner):
     @override
     def advance(self, change: Change, context: StepContext, held_lease: ClusterLease) -> None:
         """Carry out a confirmed change, or continue one whose worker died."""
+        if change.state not in (ChangeState.CONFIRMED, ChangeState.RUNNING):
+            # Another worker made the step since the change was selected. To start it again would be a refused attempt.
+            return
         is_resumed = change.state == ChangeState.RUNNING
         if not is_resumed:
             engine.start(change, context.now())

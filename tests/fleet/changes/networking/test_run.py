@@ -169,6 +169,19 @@ def test_run_refused_by_the_auth_fails_with_its_error(
     assert "because" in change.detail
 
 
+def test_run_by_a_second_worker_with_an_old_row_does_nothing(
+    cluster: Cluster, alice: User, auth: ConfigAuth
+) -> None:
+    """Both workers saw the change as confirmed: the audit log has one start, and none that was refused."""
+    change = _confirmed(cluster, alice, auth, keep_alive_count_max=9)
+    old_row = Change.objects.get(pk=change.pk)
+    assert _run(change, auth).state == ChangeState.VERIFIED
+    assert _run(old_row, auth).state == ChangeState.VERIFIED
+    assert auth.updates == 1
+    starts = AuditEntry.objects.filter(change_id=change.pk, action="networking-config.start")
+    assert [entry.outcome for entry in starts] == ["succeeded"]
+
+
 def test_run_waits_while_another_change_runs(cluster: Cluster, alice: User, auth: ConfigAuth) -> None:
     """The detail names the running change."""
     first = _confirmed(cluster, alice, auth, keep_alive_count_max=9)
