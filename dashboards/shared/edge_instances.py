@@ -48,9 +48,7 @@ class EdgeRow:
     @property
     def is_current(self) -> bool:
         """Whether its report is of its last poll."""
-        return (
-            self.state in RESPONSIVE_STATES and self.polled_at == self.answered_at
-        )
+        return self.state in RESPONSIVE_STATES and self.polled_at == self.answered_at
 
 
 def read_edge_addresses(cluster: str) -> dict[str, str]:
@@ -105,6 +103,8 @@ def _sentence_of(poll: EdgePoll, state: InstanceState) -> str:
         return "Refloat has not polled this instance yet."
     if state is InstanceState.UNKNOWN and not poll.failure_count:
         return "Refloat has no current data: its workers do not poll this cluster."
+    if state is InstanceState.OK:
+        return ""  # a single failed poll
     if poll.error:
         return f"{poll.error}."
     if state is InstanceState.UNHEALTHY:

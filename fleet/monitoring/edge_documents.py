@@ -165,9 +165,9 @@ def _number(document: Document, name: str) -> float:
     number = document.get(name, 0)
     # A bool is an int, too.
     if not isinstance(number, (int, float)) or isinstance(number, bool):
-        raise EdgeDocumentError(f"{name:.50} is no number")
+        raise EdgeDocumentError(f"{_clean(name):.50} is no number")
     if not (math.isfinite(number) and 0 <= number <= _LARGEST_NUMBER):
-        raise EdgeDocumentError(f"{name:.50} is out of range")
+        raise EdgeDocumentError(f"{_clean(name):.50} is out of range")
     return float(number)
 
 

@@ -33,6 +33,19 @@ def test_demo_comes_up_with_every_agent_healthy(whole_demo: Demo) -> None:
     assert stat.S_IMODE((whole_demo.home / "demo.json").stat().st_mode) == 0o600
 
 
+def test_gateway_of_the_fleet_is_shown(whole_demo: Demo) -> None:
+    """Nobody entered it: its routes for operators, and the auths as destinations."""
+
+    def is_ok() -> bool:
+        (item,) = whole_demo.get("edge-instances")["edge_instances"]
+        return (item["name"], item["kind"], item["state"]) == ("gateway", "gateway", "ok")
+
+    eventually_sync(is_ok)
+    gateway = whole_demo.get("edge-instances/gateway")["gateway"]
+    assert gateway["rules"][0]["name"] == "operators/0"
+    assert len(gateway["destinations"]) == 2
+
+
 def test_processes_of_the_fleet_are_listed(whole_demo: Demo) -> None:
     """`refloat fleet ps --json` names each with its pid."""
     rows = json.loads(whole_demo.fleet("ps", "--json"))

@@ -40,6 +40,12 @@ _POLL = EdgePoll(
     [
         ({}, InstanceState.OK, "", True),
         (
+            {"failure_count": 1, "answered_at": 990.0, "error": "a:1: no response"},
+            InstanceState.OK,
+            "",
+            False,
+        ),
+        (
             {"readyz": 503},
             InstanceState.UNHEALTHY,
             "/readyz responds with 503: the instance is starting, shutting down or degraded.",

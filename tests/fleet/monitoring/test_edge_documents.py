@@ -122,6 +122,14 @@ def test_other_documents_are_errors(change: dict[str, Any]) -> None:
         parse_gateway(ROUTES | change, DESTINATIONS)
 
 
+def test_error_is_text_that_pages_can_show() -> None:
+    """JSON may have surrogates, which no page and no database can store."""
+    rule = {**ROUTES["rules"][0], "retry_counts": {"\ud800": "x"}}
+    with pytest.raises(EdgeDocumentError) as caught:
+        parse_gateway(ROUTES | {"rules": [rule]}, DESTINATIONS)
+    assert str(caught.value).isprintable()
+
+
 def test_unknown_health_is_an_error() -> None:
     """It would have no symbol on the page."""
     with pytest.raises(EdgeDocumentError, match="no health"):
