@@ -32,6 +32,8 @@ LONG = (
     "tests/fleet/nodes/",
     "tests/meta/",
 )
+#: The text that a file with a mark contains, for marks that a plugin gives.
+_TEXTS = {"hypothesis": "hypothesis"}
 
 
 class ByFixture(LoadScopeScheduling):
@@ -69,7 +71,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if not demanded or not collection_path.name.startswith("test_") or collection_path.is_dir():
         return None
     text = collection_path.read_text()
-    return True if any(f"mark.{name}" not in text for name in demanded) else None
+    return True if any(_TEXTS.get(name, f"mark.{name}") not in text for name in demanded) else None
 
 
 def marks_of(expression: str) -> list[str]:

@@ -66,6 +66,17 @@ def test_file_without_a_demanded_mark_is_left_out(pytestconfig: pytest.Config, t
     assert not _ignored(tmp_path, pytestconfig)
 
 
+def test_file_without_properties_is_left_out(pytestconfig: pytest.Config, tmp_path: Path) -> None:
+    """Hypothesis itself marks them, so no file contains the mark."""
+    example, properties = tmp_path / "test_example.py", tmp_path / "test_properties.py"
+    example.write_text("def test_x(): ...")
+    properties.write_text("from hypothesis import given")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pytestconfig.option, "markexpr", "hypothesis and not slow")
+        assert _ignored(example, pytestconfig)
+        assert not _ignored(properties, pytestconfig)
+
+
 def _ignored(path: Path, config: pytest.Config) -> bool:
     return scheduling.pytest_ignore_collect(path, config) is True
 
