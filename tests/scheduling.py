@@ -16,11 +16,12 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 #: Tests that share the running demo.
-OF_THE_DEMO = ("tests/browser/test_console.py", "tests/flow/test_demo.py")
+OF_THE_DEMO = ("tests/browser/test_console.py", "tests/flow/test_detection.py", "tests/flow/test_demo.py")
 #: What takes long and comes last would leave the other processes idle, so these begin.
 LONG = (
     "tests/flow/test_soak.py",
     "tests/flow/test_campaign_worker.py",
+    "tests/flow/test_demo_faults.py",
     "tests/flow/test_alerts_live.py",
     "tests/flow/test_api_fuzz.py",
     "tests/browser/",

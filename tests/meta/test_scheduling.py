@@ -16,6 +16,7 @@ from tests.meta.house import ROOT
             "tests/fleet/protocol/recovery/test_tracker.py",
         ),
         ("tests/flow/test_demo.py::test_x", "the demo"),
+        ("tests/flow/test_detection.py::test_x", "the demo"),
         ("tests/browser/test_console.py::test_x", "the demo"),
         ("tests/browser/test_map.py::test_x", "the console"),
     ],
