@@ -27,7 +27,7 @@ RUN := $(VENV)/bin/python
 DEV := $(VENV)/bin/python
 endif
 
-.PHONY: help setup demo test test-slow check fix bench mutate soak proto clean browser peers clients stubs-fresh
+.PHONY: help setup demo test test-slow laws check fix bench mutate soak proto clean browser peers clients stubs-fresh
 
 help:  ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,11 +40,19 @@ demo: $(RUN)  ## Run the console and a local test fleet (FAULTS=1: with scripted
 test: setup clients  ## Run the fast tests (at most 5 min; ARGS="-k name" selects tests)
 	@$(PY) -m pytest -m "not slow" --numprocesses auto $(ARGS)
 
-# Tests that measure time run after the others, two at a time. ARGS may select tests of only one group.
+# Tests that measure time run after the others, two at a time. ARGS may select tests of only one group; a run that
+# selects none at all fails. The laws are not repeated for a selection.
 test-slow: setup peers  ## Run the slow tests: interop, soak, fuzzing (at most 20 min)
 	@empty=0; \
 	slow() { $(PY) -m pytest -m "slow and $$1" --numprocesses "$$2" $(ARGS) || { [ $$? -eq 5 ] && empty=$$((empty + 1)); }; }; \
 	slow "not serial" auto && slow "serial" 2 && [ $$empty -lt $(if $(ARGS),2,1) ]
+	@$(if $(ARGS),,$(MAKE) --no-print-directory laws)
+
+# The fast suite tries the same examples in each run; this tries others.
+laws: $(DEV)  ## Try the properties of Hypothesis on random examples (SEED=n repeats a run)
+	@seed=$(or $(SEED),$$RANDOM$$RANDOM); echo "random examples of seed $$seed: make laws SEED=$$seed repeats them"; \
+	$(PY) -m pytest -m "hypothesis and not slow" --numprocesses auto \
+	  --hypothesis-profile random --hypothesis-seed $$seed $(ARGS)
 
 # mypy keeps one core busy; the other steps run on the other core meanwhile.
 check: $(DEV) stubs-fresh  ## Run all static checks: format, lint, types, imports, migrations

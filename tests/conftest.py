@@ -35,18 +35,26 @@ del os.environ["REDIS_URL"]
 settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
 # A busy machine is no failure of an example, and every run tries the same ones: who changed nothing breaks nothing.
+# `make laws` tries others: with the profile "random", by a seed that it prints.
 hypothesis.settings.register_profile(
     "steady",
     deadline=None,
     derandomize=True,
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
+hypothesis.settings.register_profile(
+    "random",
+    parent=hypothesis.settings.get_profile("steady"),
+    derandomize=False,
+    database=None,
+    print_blob=True,
+)
 hypothesis.settings.load_profile("steady")
 
 from fleet.processes import valkey
 from tests.flow.running import AGENTS, Demo, start_demo
 
-pytest_plugins = ("tests.scheduling", "tests.timings")
+pytest_plugins = ("tests.scheduling", "tests.skips", "tests.timings")
 
 # A shell ignores SIGINT for what it runs in the background, and nohup ignores SIGHUP. Every program that a test starts
 # would inherit that: `refloat` would not end on Ctrl-C, and ssh could not end its ProxyCommand.

@@ -17,7 +17,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 #: Tests that share the running demo.
-OF_THE_DEMO = ("tests/browser/test_console.py", "tests/flow/test_demo.py")
+OF_THE_DEMO = ("tests/browser/test_console.py", "tests/flow/test_detection.py", "tests/flow/test_demo.py")
 #: Tests that share something by folder: the console in Chromium, and the rendered models of all migrations.
 SCOPE_BY_FOLDER = {"tests/browser/": "the console", "tests/fleet/migrations/": "the migrations"}
 #: What takes long and comes last would leave the other processes idle, so these begin.
@@ -25,6 +25,7 @@ LONG = (
     "tests/flow/test_soak.py",
     "tests/flow/test_benches.py",
     "tests/flow/test_campaign_worker.py",
+    "tests/flow/test_demo_faults.py",
     "tests/flow/test_alerts_live.py",
     "tests/flow/test_api_fuzz.py",
     "tests/browser/",
@@ -37,6 +38,8 @@ LONG = (
     "tests/fleet/nodes/",
     "tests/meta/",
 )
+#: The text that a file with a mark contains, for marks that a plugin gives.
+_TEXTS = {"hypothesis": "hypothesis"}
 
 
 class ByFixture(LoadScopeScheduling):
@@ -72,7 +75,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if not demanded or not collection_path.name.startswith("test_") or collection_path.is_dir():
         return None
     text = collection_path.read_text()
-    return True if any(f"mark.{name}" not in text for name in demanded) else None
+    return True if any(_TEXTS.get(name, f"mark.{name}") not in text for name in demanded) else None
 
 
 def marks_of(expression: str) -> list[str]:

@@ -15,16 +15,9 @@ from fleet.processes import children
 from fleet.processes.valkey import find_free_port
 from tests.fakes.programs import BUILT, Peer, run_program
 
-_PROGRAM = BUILT / "nats-server"
+PROGRAM = BUILT / "nats-server"
 #: A dead connection is found within 2 s, and opened again after 0.5 s.
 _COMMON = 'ping_interval: "1s"\nping_max: 1\nwrite_deadline: "2s"\n'
-
-
-def missing_reason() -> str:
-    """Return why the program is not there, as a sentence; empty when it is."""
-    return (
-        "" if _PROGRAM.exists() else "nats-server IS MISSING: run `make peers`, which needs Go 1.26 or newer"
-    )
 
 
 @dataclass(slots=True)
@@ -42,7 +35,7 @@ class NATSServer:
         """Start the server, and wait until it is ready."""
         path = self.folder / f"{self.name}.conf"
         path.write_text(self.config)
-        program = run_program(self.name, [str(_PROGRAM), "-c", str(path)], self.folder)
+        program = run_program(self.name, [str(PROGRAM), "-c", str(path)], self.folder)
         self.peer = self.stack.enter_context(program)
         self.peer.await_output("Server is ready")
 

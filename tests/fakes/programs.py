@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
+import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,6 +16,7 @@ import pytest
 
 from fleet.processes import children
 from tests.meta.house import ROOT
+from tests.skips import must_run_all
 
 #: Where tests/fakes/peers.sh puts what it builds.
 BUILT = ROOT / "var" / "peers"
@@ -94,6 +95,21 @@ def skip_without(missing_program: str) -> None:
     the program, so the test fails."""
     if not missing_program:
         return
-    if os.environ.get("CI") and os.geteuid() == 0:
+    if must_run_all():
         pytest.fail(missing_program)
     pytest.skip(missing_program)
+
+
+def skip_without_go_program(program: Path) -> None:
+    """Skip a test without a program that `make peers` builds where the machine's Go is new enough."""
+    if program.exists():
+        return
+    compiler = shutil.which("go")
+    if compiler:
+        version = subprocess.run(
+            [compiler, "env", "GOVERSION"], check=True, capture_output=True, text=True
+        ).stdout
+        match = re.match(r"go(\d+)\.(\d+)", version)
+        if match and (int(match[1]), int(match[2])) < (1, 26):
+            pytest.skip("this machine's Go is older than 1.26")
+    skip_without(f"{program.name} is missing: run `make peers`, which needs Go 1.26 or newer")

@@ -75,16 +75,23 @@ def test_doctor_finds_no_error(whole_demo: Demo) -> None:
 
 
 def test_frozen_proxy_strands_agents_until_resumed(whole_demo: Demo) -> None:
-    """Its agents are stranded within seconds, with a reason that names the proxy; after the resume they recover."""
+    """Only its agents are stranded, with a reason that names the proxy; after the resume they recover.
+
+    tests/flow/test_detection.py counts the rounds until then.
+    """
     whole_demo.fleet("freeze", "proxy-1")
     try:
         proxy = next(i for i in whole_demo.get("instances")["instances"] if i["name"] == "proxy-1")
 
-        def causes() -> set[str]:
+        def verdicts() -> set[tuple[str, str, bool]]:
             agents = whole_demo.get(f"agents?limit={AGENTS}")["agents"]
-            return {agent["cause"] for agent in agents if agent["state"] != "healthy"}
+            return {
+                (agent["state"], agent["cause"], "proxy-1" in agent["explanation"])
+                for agent in agents
+                if agent["state"] != "healthy"
+            }
 
-        eventually_sync(lambda: causes() == {proxy["id"]})
+        eventually_sync(lambda: verdicts() == {("stranded", proxy["id"], True)})
     finally:
         whole_demo.fleet("resume", "proxy-1")
 
@@ -225,7 +232,7 @@ def test_agent_that_joins_is_killed_and_retired(demo: Demo) -> None:
 
 @pytest.mark.slow
 def test_demo_with_tls_is_polled_with_the_consoles_keys(tmp_path: Path) -> None:
-    """Every agent is healthy, although no port of an instance accepts clients without a certificate."""
+    """Every agent is healthy. That the ports refuse clients without a certificate is in test_fleet_tls.py."""
     small = start_demo(tmp_path, "--tls", "--auths", "1", "--proxies", "1", "--agents", "3")
     try:
         small.await_counts({"healthy": 3})

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from tests.fakes.program_flags import flags_of_console, flags_of_program
-from tests.fakes.programs import BUILT
+from tests.fakes.programs import BUILT, skip_without_go_program
 from tests.meta.house import ROOT
 
 pytestmark = pytest.mark.slow
@@ -34,8 +34,7 @@ _PARTS = ["alerts", "beat", "web", "worker-actions", "worker-polls"]
 
 def _helm(command: str, values: list[str], *flags: str) -> subprocess.CompletedProcess[str]:
     program = BUILT / "helm"
-    if not program.exists():
-        pytest.skip("helm is missing: make peers builds it, with Go 1.26 or newer")
+    skip_without_go_program(program)
     sets = [part for value in values for part in ("--set", value)]
     return subprocess.run(
         [str(program), command, *flags, str(_CHART), *sets],

@@ -28,8 +28,8 @@ from fleet.vocabulary.capabilities import Capability
 from fleet.vocabulary.clusters import AddressKind
 from fleet.vocabulary.instances import InstanceState
 from fleet.vocabulary.verdicts import Reason, State
-from tests.fakes.nats_servers import NATSFleet, missing_reason, run_fleet
-from tests.fakes.programs import skip_without
+from tests.fakes.nats_servers import PROGRAM, NATSFleet, run_fleet
+from tests.fakes.programs import skip_without_go_program
 from tests.fakes.waiting import eventually_sync
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -95,7 +95,7 @@ class Console:
 @pytest.fixture
 def nats(tmp_path: Path) -> Iterator[NATSFleet]:
     """Two hubs: leaf-1 and leaf-2 at hub-1, leaf-3 at hub-2."""
-    skip_without(missing_reason())
+    skip_without_go_program(PROGRAM)
     with run_fleet(tmp_path) as fleet:
         for hub in ("hub-1", "hub-2"):
             fleet.add_hub(hub)

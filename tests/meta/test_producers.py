@@ -24,7 +24,7 @@ _FLOW = ROOT / "tests" / "flow"
 #: Statements whose body runs when they do.
 _PLAIN = (ast.With, ast.AsyncWith, ast.Try)
 #: A test with one of these in it may not run at all.
-_SKIPS = ("skip", "skipif", "skip_without", "importorskip", "xfail")
+_SKIPS = ("skip", "skipif", "skip_without", "skip_without_go_program", "importorskip", "xfail")
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from tests.meta.house import ROOT
             "tests/fleet/protocol/recovery/test_tracker.py",
         ),
         ("tests/flow/test_demo.py::test_x", "the demo"),
+        ("tests/flow/test_detection.py::test_x", "the demo"),
         ("tests/browser/test_console.py::test_x", "the demo"),
         ("tests/browser/test_map.py::test_x", "the console"),
         ("tests/fleet/migrations/test_names.py::test_x", "the migrations"),
@@ -65,6 +66,17 @@ def test_file_without_a_demanded_mark_is_left_out(pytestconfig: pytest.Config, t
         assert left_out == ["test_quick.py"]
         assert not any(_ignored(path, pytestconfig) for path in tmp_path.iterdir())
     assert not _ignored(tmp_path, pytestconfig)
+
+
+def test_file_without_properties_is_left_out(pytestconfig: pytest.Config, tmp_path: Path) -> None:
+    """Hypothesis itself marks them, so no file contains the mark."""
+    example, properties = tmp_path / "test_example.py", tmp_path / "test_properties.py"
+    example.write_text("def test_x(): ...")
+    properties.write_text("from hypothesis import given")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pytestconfig.option, "markexpr", "hypothesis and not slow")
+        assert _ignored(example, pytestconfig)
+        assert not _ignored(properties, pytestconfig)
 
 
 def _ignored(path: Path, config: pytest.Config) -> bool:
