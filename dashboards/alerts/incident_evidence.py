@@ -229,8 +229,8 @@ def choose_evidence(
     live = read_live()
     if copy_mark is None or copy_mark.affected_count <= (live.count or 0):
         return live, None
-    # Nobody is affected any more: the copy says who was.
-    is_peak_shown = choice_text == PEAK or (live.count == 0 and choice_text != NOW)
+    # Nobody is affected any more, or the data are out of date: the copy says who was.
+    is_peak_shown = choice_text == PEAK or (not live.count and choice_text != NOW)
     choice = EvidenceChoice(
         live_count=live.count,
         peak_count=copy_mark.affected_count,

@@ -86,6 +86,7 @@ function paint() {
   const hasAgents = scene.update(hasFilter() ? isShown : null);
   const message = byId("map-message");
   message.hidden = hasAgents;
+  map.closest(".map-area").toggleAttribute("data-empty", !hasAgents);
   if (!hasAgents) message.textContent = "No agents yet. Agents appear here after their first heartbeat.";
   map.style.height = `${scene.layout.height}px`;
   if (isSelectionPending) restoreSelection();
