@@ -194,7 +194,7 @@ _RED_ELEMENTS = """() => {
 
 
 async def test_list_has_tabs_that_work_by_keyboard(page: Page, visit: Visit) -> None:
-    """Each tab has a URL, a count and the same columns; a column sorts; nothing is cut on a phone."""
+    """A tab has a URL and a count; a column sorts; nothing is cut on a phone."""
     await page.goto(f"{visit.url}/incidents/")
     await page.locator("#incident-tabs a", has_text="Resolved").focus()
     await page.keyboard.press("Enter")

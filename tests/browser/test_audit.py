@@ -31,7 +31,7 @@ def _write_retirement(cluster: str) -> None:
 
 
 async def test_time_of_an_entry_leads_to_its_page(visiting: Visiting) -> None:
-    """The page has what the list has, and both documents; axe finds nothing on it."""
+    """The page has the action, what it changed, and the document after it; axe finds nothing on the page."""
     visit = await visiting(color_scheme="light", viewport={"width": 1400, "height": 900})
     await visit.fleet.begin()
     await visit.rows(_write_retirement, visit.cluster)

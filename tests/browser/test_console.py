@@ -55,20 +55,24 @@ async def wait_healthy(page: Page, healthy: bool) -> None:
 
 
 async def test_frozen_proxy_changes_cells(page: Page, demo: Demo) -> None:
-    """Its agents leave health on the map, with the reason; thawed, they come back. The page is not loaded again."""
+    """Exactly its agents are stranded on the map; resumed, all are healthy again. The page is not loaded again."""
     await page.click("text=Map")
     await wait_healthy(page, True)
+    await page.evaluate("window.isSamePage = true")
+    agents = (await asyncio.to_thread(demo.get, f"agents?limit={AGENTS}"))["agents"]
+    on_it = sum("proxy-1" in {proxy["name"] for proxy in agent["proxies"]} for agent in agents)
     await fleet(demo, "freeze", "proxy-1")
     try:
-        await wait_healthy(page, False)
+        await wait_cells(page, State.STRANDED, on_it)
     finally:
         await fleet(demo, "resume", "proxy-1")
     await wait_healthy(page, True)
+    assert await page.evaluate("window.isSamePage")
 
 
 @pytest.mark.slow
 async def test_dead_pollers_make_page_and_socket_unknown(page: Page, demo: Demo) -> None:
-    """Both soon show every agent as unknown, none as stranded; killed pollers are started again.
+    """Both show every agent as unknown, the socket none as stranded meanwhile; killed pollers are started again.
 
     Stopped first: a killed one is back before the data is too old.
     """
@@ -105,7 +109,7 @@ async def test_pages_agree_with_the_api(page: Page, demo: Demo) -> None:
 
 
 async def test_signing_out_ends_the_live_link(page: Page, demo: Demo) -> None:
-    """Another tab of the same session shows it within 10 s."""
+    """Another tab of the same session shows it without a reload. tests/dashboards/live has the limit of 10 s."""
     other_page = await page.context.new_page()
     await other_page.goto(demo.url, wait_until="commit")
     await other_page.click("#user-menu summary")

@@ -38,25 +38,32 @@ async def call(page: Page, module: str, body: str, argument: Any = None) -> Any:
     ("agents", "blocks"), [(16, 4), (200, 4), (5000, 25), (20000, 50), (100000, 200), (100000, 1)]
 )
 async def test_layout_fits_the_screen(page: Page, agents: int, blocks: int, screen: tuple[int, int]) -> None:
-    """Whatever the size of the fleet, and cells neither overlap nor leave their block."""
+    """Whatever the size of the fleet; the cells of a block do not leave it, and a point in a cell is in no other."""
     layout = await call(
         page,
         "map-layout",
         """
         const layout = m.arrange(Array(a.blocks).fill(a.agents / a.blocks), ...a.screen);
         const block = layout.blocks.at(-1);
-        const last = m.rectOf(layout, layout.blocks.length - 1, block.cells - 1);
-        const at = m.cellAt(layout, last.x + 1, last.y + 1);
-        return { ...layout, last, block, at };
+        const number = layout.blocks.length - 1;
+        const isOutside = ({ x, y, w, h }) =>
+          x < block.x || y < block.y || x + w > block.x + block.w || y + h > block.y + block.h;
+        const outside = [], elsewhere = [];
+        for (let cell = 0; cell < block.cells; cell++) {
+          const rect = m.rectOf(layout, number, cell);
+          if (isOutside(rect)) outside.push(cell);
+          const at = m.cellAt(layout, rect.x + rect.w / 2, rect.y + rect.h / 2);
+          if (at?.number !== number || at?.cell !== cell) elsewhere.push([cell, at]);
+        }
+        return { ...layout, outside, elsewhere };
         """,
         {"agents": agents, "blocks": blocks, "screen": screen},
     )
     assert layout["height"] <= screen[1]
     assert all(block["x"] + block["w"] <= screen[0] for block in layout["blocks"])
-    last, block = layout["last"], layout["block"]
-    assert last["x"] + last["w"] <= block["x"] + block["w"]
-    assert last["y"] + last["h"] <= block["y"] + block["h"]
-    assert layout["at"] == {"number": blocks - 1, "cell": block["cells"] - 1}
+    assert len(layout["blocks"]) == blocks
+    assert layout["outside"] == []
+    assert layout["elsewhere"] == []
 
 
 async def test_small_fleets_have_large_cells_and_large_fleets_an_overview(page: Page) -> None:
@@ -104,12 +111,14 @@ async def test_cursor_reaches_every_block_and_skips_empty_cells(page: Page) -> N
           const isEmpty = (number, cell) => number === 1 && cell === 0;
           for (let at = from; at !== null; at = m.step(layout, at, dx, dy, isEmpty)) seen.push([at.number, at.cell]);
         };
-        walk({ number: 0, cell: 0 }, 1, 0);
         walk({ number: 0, cell: 0 }, 0, 1);
+        walk({ number: 0, cell: 0 }, 1, 0);
+        const [number, cell] = seen.at(-1);
+        walk({ number, cell }, 0, 1);
         return seen;
         """,
     )
-    assert {number for number, _ in cells} == {0, 1, 2}
+    assert {number for number, _ in cells} == {0, 1, 2, 3}
     assert [1, 0] not in cells
 
 

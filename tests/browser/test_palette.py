@@ -48,7 +48,7 @@ async def test_keyboard_finds_and_opens_an_agent(visiting: Visiting) -> None:
 
 
 async def test_escape_gives_the_focus_back(visiting: Visiting) -> None:
-    """Whatever had it; keys of the page below do nothing meanwhile."""
+    """To the button that opened the palette."""
     visit = await visiting()
     await visit.fleet.begin()
     page = await visit.open("/agents/")

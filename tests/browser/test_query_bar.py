@@ -55,7 +55,7 @@ async def test_filter_by_keyboard(visiting: Visiting) -> None:
 
 
 async def test_wrong_filter_is_explained_at_the_field(visiting: Visiting) -> None:
-    """What is right stays as chips; nothing is listed, and one correction later the list is back."""
+    """What is right stays as chips, and one correction later the list is back."""
     visit = await visiting(viewport=PHONE)
     visit.expected.append("400 (Bad Request)")
     await visit.fleet.begin({0: State.STRANDED})

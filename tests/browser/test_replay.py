@@ -147,7 +147,7 @@ async def test_slider_leaves_the_present_and_comes_back(visiting: Visiting) -> N
     assert "at=" not in page.url
 
 
-async def test_playback_steps_every_second(visiting: Visiting) -> None:
+async def test_playback_steps_by_itself_until_it_is_paused(visiting: Visiting) -> None:
     """With reduced motion, one step per press."""
     visit = await visiting(reduced_motion="reduce")
     await visit.fleet.begin()

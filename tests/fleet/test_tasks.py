@@ -19,7 +19,7 @@ from pytest_django import Settings
 from dashboards.config.celery import app
 from fleet import tasks
 from fleet.audit import RequestActor
-from fleet.changes.operations import degradations
+from fleet.changes.operations import degradations, drains
 from fleet.changes.operations.degradations import DegradeRequest
 from fleet.clusters.test_store import open_test_store
 from fleet.models import Agent, AgentChange, Change, Cluster, Drain
@@ -63,7 +63,7 @@ def auth(settings: Settings, valkey_url: str, prefix: str) -> Iterator[FakeAuth]
 
 
 def test_rounds_reach_record_and_database(auth: FakeAuth, valkey_url: str, prefix: str) -> None:
-    """From a row of the cluster to verdicts in the record and history in the database."""
+    """From a row of the cluster to verdicts in the record, and the agent in the database."""
     for _ in range(3):
         tasks.start_round()
     reader = open_reader(valkey_url, prefix)
@@ -121,18 +121,27 @@ def test_expiry_of_the_identity_is_read_until_there_is_none(
 
 
 def test_unavailable_redis_is_a_warning(
-    auth: FakeAuth, settings: Settings, caplog: pytest.LogCaptureFixture
+    auth: FakeAuth, settings: Settings, prefix: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """One line, no traceback; the next beat tries again."""
-    settings.REDIS_URL = "redis://127.0.0.1:1/0"
+    """One line for each round, without a traceback; the round after Redis returned reaches the record."""
+    working_url, settings.REDIS_URL = settings.REDIS_URL, "redis://127.0.0.1:1/0"
     tasks.get_worker_resources.cache_clear()
     with caplog.at_level(logging.WARNING):
-        tasks.start_round()
-    assert "cluster default: this poll of the fleet failed: Redis is not responding" in caplog.text
+        for _ in range(2):
+            tasks.start_round()
+    tasks.get_worker_resources().worker.close()
+    assert [(record.levelname, record.exc_info) for record in caplog.records] == [("WARNING", None)] * 2
+    for line in caplog.messages:
+        assert line.startswith("cluster default: this poll of the fleet failed: Redis is not responding")
+        assert "\n" not in line
+    settings.REDIS_URL = working_url
+    tasks.get_worker_resources.cache_clear()
+    tasks.start_round()
+    assert open_reader(working_url, prefix).summary("default", time.time()).as_of
 
 
 def test_drain_error_of_an_instance_is_stored(auth: FakeAuth) -> None:
-    """An auth that does not support the call; the next beat retries."""
+    """An auth that does not support the call; the drain stays due, so the next beat retries."""
     for _ in range(3):
         tasks.start_round()
     Drain.objects.create(
@@ -143,10 +152,14 @@ def test_drain_error_of_an_instance_is_stored(auth: FakeAuth) -> None:
         reason="x",
         actor_name="alice",
     )
-    tasks.apply_drains()
-    row = Drain.objects.get()
-    assert "not found" in row.error.lower()
-    assert row.applied_at is None
+    for _ in range(2):
+        tasks.apply_drains()
+        row = Drain.objects.get()
+        assert "not found" in row.error.lower()
+        assert row.applied_at is None
+        assert drains.find_due_drains(
+            "default", tasks.get_worker_resources().writer.load_instances("default")
+        )
 
 
 def test_failed_degrade_request_is_logged(auth: FakeAuth) -> None:

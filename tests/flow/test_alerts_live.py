@@ -44,6 +44,8 @@ INTERVAL, DEADLINE = 4.0, 3.0
 GROUP_WAIT = 3.0
 #: On a machine that does other things too.
 _PATIENCE = 300.0
+#: Evaluations after the last message, in which no other one may be decided on.
+_MORE_EVALUATIONS = 2
 #: Rounds that found agents stranded, after a moment.
 _STRANDED_SINCE = f"""
 select distinct at / 1000.0 as judged from fleet_agentchange where new = {State.STRANDED:d} and judged > ?
@@ -112,14 +114,27 @@ class Console:
         return [(body["kind"], body["subject"]) for body in self.hook.bodies]
 
     def await_kinds(self, *kinds: str) -> None:
-        """Wait until both channels got exactly so many messages, and see that they are these."""
+        """Wait until both channels got these messages, and see that the next evaluations decide on no other one.
+
+        What they decide is in the outbox, sent or not. Incidents that are pending, and notified nobody, may stay.
+        """
         eventually_sync(
             lambda: len(self.hook.requests) >= len(kinds) and len(self.mail.messages) >= len(kinds),
             seconds=_PATIENCE,
         )
+        open_query = "select 1 from fleet_incident where state <> 'resolved' and notification_count > 0"
+        eventually_sync(lambda: not sql(self.home, open_query), seconds=_PATIENCE)
+        for _ in range(_MORE_EVALUATIONS):
+            self._await_evaluation()
+        assert len(sql(self.home, "select 1 from fleet_delivery")) == 2 * len(kinds)
         assert [kind for kind, _ in self.notifications()] == list(kinds)
         assert self.mail.subjects == [subject for _, subject in self.notifications()]
         assert len(self.hook.keys) == len(kinds)
+
+    def _await_evaluation(self) -> None:
+        query = "select evaluated_at from fleet_alertclock"
+        newest = sql(self.home, query)
+        eventually_sync(lambda: sql(self.home, query) != newest, seconds=_PATIENCE)
 
 
 @contextmanager

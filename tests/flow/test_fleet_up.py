@@ -14,6 +14,7 @@ own process, but for a few: the fleet that they read, break and mend is real all
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -26,6 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from fleet.nodes.local import record as fleet_record
@@ -324,7 +326,7 @@ def test_freeze_an_auth_its_agents_leave(fleet: Fleet, groups: list[Group]) -> N
 
 
 def test_blackhole_nothing_passes_until_undone(fleet: Fleet) -> None:
-    """The process runs and is healthy, but is unreachable."""
+    """The process runs, but is unreachable and out of rotation."""
     fleet.do("blackhole", "proxy-2")
     assert fleet.ps()["proxy-2"]["state"] == "running"
     assert fleet.silent("proxy-2")
@@ -381,7 +383,7 @@ def test_parent_killed_no_process_is_left(fleet: Fleet) -> None:
 
 
 def test_failed_start_prints_one_line_with_the_log_and_leaves_nothing(tmp_path: Path) -> None:
-    """An instance that cannot start stops the fleet: its name, the reason and the log; exit code 2."""
+    """An instance that cannot start stops the fleet: its name, the reason and the log; exit code 2, and no process."""
     shape = ("--auths", "1", "--proxies", "1", "--agents", "1")
     process = program(tmp_path, "up", *shape, **{RFD_VARIABLE: "{"})
     assert process.returncode == 2
@@ -389,6 +391,7 @@ def test_failed_start_prints_one_line_with_the_log_and_leaves_nothing(tmp_path: 
     assert process.stderr.startswith("refloat: auth-1 ended with exit code 2 before it was ready: ")
     assert str(tmp_path / "fleet" / "default" / "logs" / "auth-1.log") in process.stderr
     assert refloat(tmp_path, "ps").code == 2
+    assert _processes_of(tmp_path) == []
 
 
 def test_wrong_flags_are_reported_before_anything_starts(tmp_path: Path) -> None:
@@ -405,7 +408,7 @@ def test_wrong_flags_are_reported_before_anything_starts(tmp_path: Path) -> None
 
 
 def test_interrupted_while_starting_ends_everything(tmp_path: Path) -> None:
-    """Ctrl-C before the fleet is up leaves nothing behind."""
+    """Ctrl-C before the fleet is up leaves no process."""
     process = subprocess.Popen(
         [sys.executable, "-m", "fleet.cli", "fleet", "up", *SHAPE],
         env={**os.environ, "REFLOAT_HOME": str(tmp_path)},
@@ -414,7 +417,19 @@ def test_interrupted_while_starting_ends_everything(tmp_path: Path) -> None:
     )
     log = tmp_path / "fleet" / "default" / "logs" / "forwarder.log"
     eventually_sync(log.exists)
+    assert len(_processes_of(tmp_path)) > 1
     process.send_signal(signal.SIGINT)
     stderr = process.communicate(timeout=PATIENCE)[1]
     assert process.returncode == 2
     assert stderr == "refloat: interrupted before all processes were ready\n"
+    assert _processes_of(tmp_path) == []
+
+
+def _processes_of(home: Path) -> list[int]:
+    """Return the ids of the processes that have this state folder in their environment."""
+    found_ids = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get("REFLOAT_HOME") == str(home):
+                found_ids.append(process.pid)
+    return found_ids

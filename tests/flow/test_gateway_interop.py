@@ -128,7 +128,7 @@ async def test_stream_outlasts_the_timeouts_of_its_rule(limit: str, tmp_path: Pa
 
 
 async def test_answer_without_an_end_is_over_in_time(tmp_path: Path) -> None:
-    """One message and no status within `request`: the whole duration counts, and the server's handler ends."""
+    """One message and no status within `request`: the whole duration counts. The caller's own deadline is far away."""
     call = {"method": METHOD, "metadata": {"x-no-end": "yes"}, "timeout": "60s"}
     with (
         go_grpc.backend(tmp_path) as (_, backend),

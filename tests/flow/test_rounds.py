@@ -26,7 +26,7 @@ def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
 
 
 def test_fleet_is_discovered_and_classified(console: Console) -> None:
-    """From the address of one auth to a verdict on every agent, in a few rounds, none of it stranded on the way."""
+    """From the address of one auth to a verdict on every agent, none of them stranded on the way."""
     console.await_counts({"healthy": AGENTS})
     assert not [row for row in console.transitions() if row[2] in {"stranded", "offline"}]
 

@@ -139,7 +139,7 @@ def _has_short_ttls(table: FleetTable) -> bool:
 
 
 def test_agents_of_every_kind_appear_within_one_round(cluster: MonitoredCluster) -> None:
-    """With name, auth and version; auths and proxies too."""
+    """Each with one of the auths; auths and proxies too."""
     for kind in _ALL_KINDS:
         cluster.standin.change("agents", kind=kind, count=4, resources=3)
     table = cluster.poll()
@@ -221,7 +221,7 @@ def test_leaf_cluster_depends_on_its_only_proxy(cluster: MonitoredCluster) -> No
 
 
 def test_auth_without_backend_is_unhealthy_before_its_heartbeat_expires(cluster: MonitoredCluster) -> None:
-    """Its agents are at risk at once, with the moment at which they expire; then stranded because of the auth.
+    """Its agents are at risk first, with the moment at which they expire; then stranded because of the auth.
 
     That is one incident.
     """

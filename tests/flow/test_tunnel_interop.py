@@ -349,7 +349,7 @@ def test_sessions_continue_while_go_server_closes_connections(
     go_peers: None, target_service: Service, tmp_path: Path, stack: contextlib.ExitStack
 ) -> None:
     """Their server waits for a session without end: while it lets go of one connection after the other, every session
-    is served or refused at once, and none is left to wait."""
+    is served or refused, and none is left to wait."""
     server = stack.enter_context(go_tunnel.listener(tmp_path, _NAME, _KIND, max_age="1s"))
     flags = ("--target", f"{_TARGET}={target_service.address}")
     refloat_target = stack.enter_context(our_tunnel.register(tmp_path, server.address, *flags))
