@@ -230,6 +230,13 @@ _SETTINGS = tuple(
     for resource in ("maintenance-windows", "channels", "routes", "alert-rules")
     for number in ("", "/{number}")
 )
+#: Ends of operations that may succeed in no request: an invented plan, matcher or selection is valid JSON for the
+#: document, and its values are refused by the handler with 400.
+_OF_INVENTED_VALUES = (
+    *("/plan", "/reconnect/forecast", "/apply", "/silences", "/retirements", "/agent-sets", "/clusters"),
+    *_SETTINGS,
+    *_OF_CLUSTERS,
+)
 FOR_VIEWERS = [endpoint for endpoint in OPERATIONS if endpoint not in BEYOND_VIEWERS]
 
 
@@ -292,11 +299,7 @@ def test_any_write_gets_a_documented_response(
     statuses = _fuzz(fuzzed, document, operation, mode, existing=existing, all_scopes=True)
     assert statuses
     assert not statuses & REFUSED
-    # An invented plan, matcher or selection is valid JSON for the document, and its values are refused by the handler
-    # with 400.
-    invented = operation.endswith(
-        ("/plan", "/apply", "/silences", "/retirements", "/agent-sets", *_SETTINGS, *_OF_CLUSTERS)
-    )
+    invented = operation.endswith(_OF_INVENTED_VALUES)
     if _finds_everything(operation, existing=existing) and mode is GenerationMode.POSITIVE:
         assert statuses & FROM_HANDLERS or (invented and statuses == {400}), statuses
 
