@@ -4,10 +4,23 @@ from __future__ import annotations
 
 import logging
 
+import redis
 from celery.worker.consumer import Consumer
+from kombu.exceptions import OperationalError
 from typing_extensions import override
 
 log = logging.getLogger(__name__)
+
+
+def log_lost_broker_in_one_line(record: logging.LogRecord) -> bool:
+    """Remove the stack from the line about a message that could not be acknowledged: Redis delivers it again."""
+    error = record.exc_info[1] if record.exc_info else None
+    if isinstance(error, redis.ConnectionError | redis.TimeoutError | OperationalError | OSError):
+        record.exc_info = None
+    return True
+
+
+logging.getLogger("celery.worker.request").addFilter(log_lost_broker_in_one_line)
 
 
 class LastingConsumer(Consumer):

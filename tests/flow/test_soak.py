@@ -17,7 +17,7 @@ MINUTES = 2.5
 
 
 def test_faults_of_a_schedule_violate_no_invariant(tmp_path: Path) -> None:
-    """Verdicts are those that users find, each cause has one incident, no user is cut, nothing grows, logs are clean."""
+    """Verdicts are what users find, each cause has one incident, no user is cut, nothing grows, logs are clean."""
     lines: list[str] = []
     steps = plan(SEED, MINUTES, Shape())
     with run_soak(tmp_path, SEED, Shape(), lines.append) as soak:
@@ -25,4 +25,6 @@ def test_faults_of_a_schedule_violate_no_invariant(tmp_path: Path) -> None:
     report = "\n".join([format_schedule(steps), *lines, *outcome.violations])
     assert not outcome.violations, report
     assert outcome.faults, report
-    assert outcome.echoes > 100 and outcome.incidents and outcome.notifications, report
+    assert outcome.echoes > 100, report
+    assert outcome.incidents, report
+    assert outcome.notifications, report

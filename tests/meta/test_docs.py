@@ -158,7 +158,9 @@ def test_documented_flags_exist() -> None:
     sources = (
         _read(name)
         for name in tracked_paths()
-        if re.match(r"(fleet/management|tests/bench|tests/mutation|tests/pictures|tests/soak|manage)\b.*\.py", name)
+        if re.match(
+            r"(fleet/management|tests/bench|tests/mutation|tests/pictures|tests/soak|manage)\b.*\.py", name
+        )
     )
     literals = {flag for source in sources for flag in re.findall(r"\"(--[a-z][\w-]*)\"", source)}
     flags = {*literals, *_FOREIGN_FLAGS, "--help", "--version", *_flags_of(main), *_flags_of(nodes)}

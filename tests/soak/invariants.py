@@ -148,7 +148,7 @@ def find_growth(
 ) -> dict[str, float]:
     """Return by name how much of its limit each amount grew: above 1 is too much.
 
-    What has a limit is compared by its most in the first half with its least in the last quarter: pools and caches
+    What has a limit is compared by its most in the first half with its least in the last third: pools and caches
     that fill during a fault and empty after it do not grow. What may grow with each step is compared by its first and
     last amounts. Units are the last part of a name; units without a limit are left out.
     """
@@ -162,7 +162,7 @@ def find_growth(
         if count < _LEAST_MEASUREMENTS:
             continue
         if unit in limits:
-            growth = min(amounts[-(-3 * count // 4) :] or amounts[-1:]) - max(amounts[: -(-count // 2)])
+            growth = min(amounts[-max(2, count // 3) :]) - max(amounts[: -(-count // 2)])
             shares[name] = growth / limits[unit]
         elif unit in limits_per_step:
             shares[name] = (amounts[-1] - amounts[0]) / (limits_per_step[unit] * (count - 1))

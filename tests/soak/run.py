@@ -31,8 +31,9 @@ _INCIDENT_AFTER = 35.0
 _ECHO_WITHIN = 30.0
 _POLL = 0.5
 
-#: Most growth between the halves of a soak. A balancer and a forwarder have two files for each link.
-LIMITS = {"bytes": 30e6, "files": 8, "link-files": 32, "lasting-keys": 5}
+#: Most growth between the halves of a soak. A balancer and a forwarder have two files for each link. Polls keep up to a
+#: dozen connections to an instance that was silent, for up to two minutes after its fault.
+LIMITS = {"bytes": 30e6, "files": 16, "link-files": 64, "lasting-keys": 5}
 #: Most growth for each step: a fault changes every agent and instance a few times, and is notified. Each round has
 #: three keys that expire after 10 min.
 LIMITS_PER_STEP = {"rows": 100, "lines": 60, "expiring-keys": 300}

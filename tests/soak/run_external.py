@@ -185,7 +185,7 @@ class ExternalSoak(Soak):
             (body["incident"]["id"], body["kind"]) for body in self._receiver.bodies if body.get("incident")
         )
         for incident in self._observer.incidents.values():
-            if not any(notified[incident.id, kind] for kind in ("firing", "short-outage", "worse")):
+            if not any(notified[incident.id, kind] for kind in ("firing", "short-outage", "flapping")):
                 sentences.append(f"incident {incident.id} was not notified")
         unsent = self._console.query("select count(*) from fleet_delivery where sent_at is null")[0][0]
         if unsent:

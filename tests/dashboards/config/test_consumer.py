@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import pytest
+import redis
 from celery import Celery
 from celery.worker.consumer import Consumer
 from django.conf import settings
@@ -42,6 +44,19 @@ def test_celery_does_not_outlive_it_by_itself(tmp_path: Path) -> None:
     """Once it does, our consumer can go."""
     with pytest.raises(AttributeError):
         _lose_connection(tmp_path, Consumer).on_connection_error_after_connected(ConnectionError("lost"))
+
+
+@pytest.mark.parametrize(
+    ("error", "has_stack"), [(redis.ConnectionError("refused"), False), (TypeError("a fault"), True)]
+)
+def test_message_that_is_not_acknowledged_is_one_line(
+    caplog: pytest.LogCaptureFixture, error: Exception, has_stack: bool
+) -> None:
+    """Of a lost Redis; a fault of the program keeps its traceback."""
+    logging.getLogger("celery.worker.request").critical("Couldn't ack %r", "message", exc_info=error)
+    (record,) = caplog.records
+    assert record.getMessage() == "Couldn't ack 'message'"
+    assert bool(record.exc_info) is has_stack
 
 
 def test_workers_use_it() -> None:
