@@ -73,36 +73,44 @@ class Outage:
         """Measure calm seconds, the outage from its first second to its notifications, and the recovery."""
         from fleet.models.incidents import Incident
 
-        failing = range(PROXIES // 2)
-        calm = [self._evaluate() for _ in range(repeats + 3)][3:]
-        opening = list(self._evaluate_until_queued(failing))
+        failed_proxies = range(PROXIES // 2)
+        calm_evaluations = [self._evaluate() for _ in range(repeats + 3)][3:]
+        first_evaluations = list(self._evaluate_until_queued(failed_proxies))
         incident_count = Incident.objects.filter(state="firing").count()
-        changing = [self._evaluate(failing, is_changed=True) for _ in range(repeats + 2)][2:]
-        ending = list(self._evaluate_until_queued(()))
-        every = [*calm, *opening, *changing, *ending]
+        changed_evaluations = [self._evaluate(failed_proxies, is_changed=True) for _ in range(repeats + 2)][
+            2:
+        ]
+        last_evaluations = list(self._evaluate_until_queued(()))
+        all_evaluations = [*calm_evaluations, *first_evaluations, *changed_evaluations, *last_evaluations]
         return {
             "outage_incidents": incident_count,
-            "outage_deliveries": sum(evaluation.delivery_count for evaluation in every),
-            "outage_calm_ms": round(statistics.median(evaluation.wall for evaluation in calm), 1),
-            "outage_first_second_ms": round(max(evaluation.wall for evaluation in opening[:3]), 1),
-            "outage_notifying_ms": round(opening[-1].wall, 1),
-            "outage_changing_ms": round(statistics.median(evaluation.wall for evaluation in changing), 1),
-            "outage_changing_cpu_ms": round(statistics.median(evaluation.cpu for evaluation in changing), 1),
-            "outage_resolving_ms": round(max(evaluation.wall for evaluation in ending), 1),
-            "outage_worst_ms": round(max(evaluation.wall for evaluation in every), 1),
-            "outage_worst_cpu_ms": round(max(evaluation.cpu for evaluation in every), 1),
+            "outage_deliveries": sum(evaluation.delivery_count for evaluation in all_evaluations),
+            "outage_calm_ms": round(statistics.median(evaluation.wall for evaluation in calm_evaluations), 1),
+            "outage_first_second_ms": round(max(evaluation.wall for evaluation in first_evaluations[:3]), 1),
+            "outage_notifying_ms": round(first_evaluations[-1].wall, 1),
+            "outage_changing_ms": round(
+                statistics.median(evaluation.wall for evaluation in changed_evaluations), 1
+            ),
+            "outage_changing_cpu_ms": round(
+                statistics.median(evaluation.cpu for evaluation in changed_evaluations), 1
+            ),
+            "outage_resolving_ms": round(max(evaluation.wall for evaluation in last_evaluations), 1),
+            "outage_worst_ms": round(max(evaluation.wall for evaluation in all_evaluations), 1),
+            "outage_worst_cpu_ms": round(max(evaluation.cpu for evaluation in all_evaluations), 1),
         }
 
-    def _evaluate_until_queued(self, failing: range | tuple[int, ...]) -> Iterator[_Evaluation]:
+    def _evaluate_until_queued(self, failed_proxies: range | tuple[int, ...]) -> Iterator[_Evaluation]:
         """Yield each second until one queues notifications. Raises BenchError."""
         for _ in range(_MAX_SECONDS):
-            evaluation = self._evaluate(failing)
+            evaluation = self._evaluate(failed_proxies)
             yield evaluation
             if evaluation.delivery_count:
                 return
         raise BenchError(f"no notification was queued within {_MAX_SECONDS} s of the outage or its end")
 
-    def _evaluate(self, failing: range | tuple[int, ...] = (), *, is_changed: bool = False) -> _Evaluation:
+    def _evaluate(
+        self, failed_proxies: range | tuple[int, ...] = (), *, is_changed: bool = False
+    ) -> _Evaluation:
         """Conclude the next second's round, and evaluate it. `is_changed`: an agent of each failing proxy changes."""
         from fleet.models.alerting import Delivery
 
@@ -111,8 +119,10 @@ class Outage:
         if is_changed:
             # The first agents are those with their first tunnel at the proxy of their number.
             expires_in = -1.0 if self._round % 2 else 600.0
-            self._record.write_heartbeats_of(np.array(failing, np.uint32), self._now, expires_in=expires_in)
-        self._record.refresh(self._now, failing)
+            self._record.write_heartbeats_of(
+                np.array(failed_proxies, np.uint32), self._now, expires_in=expires_in
+            )
+        self._record.refresh(self._now, failed_proxies)
         outcome = conclude(
             self._writer, CLUSTER, self._round, now=self._now, timing=_TIMING, clock=time.perf_counter
         )

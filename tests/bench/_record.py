@@ -88,7 +88,7 @@ class FilledRecord:
             readyz=200,
             readyz_at=now,
         )
-        failed = replace(poll, attempts=(PollAttempt(now - 1, ok=False), PollAttempt(now, ok=False)))
+        failed_poll = replace(poll, attempts=(PollAttempt(now - 1, ok=False), PollAttempt(now, ok=False)))
         self.writer.write_instances(
             CLUSTER,
             self.epoch,
@@ -105,7 +105,7 @@ class FilledRecord:
                 )
                 for index, (_, kind, name) in enumerate(names)
             },
-            polls={index: failed if index in silent_indices else poll for index in range(len(names))},
+            polls={index: failed_poll if index in silent_indices else poll for index in range(len(names))},
             probed_at=now,
         )
 

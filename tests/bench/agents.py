@@ -38,11 +38,11 @@ class _Size:
     turns: int
     #: Until startup costs are over: every agent has dialled, announced itself and read its config.
     settle: float
-    watched: float
+    seconds: float
 
 
-_WHOLE = _Size(agents=200, auths=3, proxies=4, turns=5, settle=20.0, watched=30.0)
-_QUICK = _Size(agents=20, auths=1, proxies=1, turns=1, settle=1.0, watched=2.0)
+_WHOLE = _Size(agents=200, auths=3, proxies=4, turns=5, settle=20.0, seconds=30.0)
+_QUICK = _Size(agents=20, auths=1, proxies=1, turns=1, settle=1.0, seconds=2.0)
 #: A figure is the median of the turns; `..._worst` is that of the worst turn.
 _TARGETS = (
     Target("agents_mb", at_most=100),
@@ -72,7 +72,7 @@ def _measure(size: _Size, *flags: str) -> dict[str, float]:
     with _fleet(size, *flags) as members:
         sleep_for(size.settle)
         before = {name: _cpu(process) for name, process in members.items()}
-        took = sleep_for(size.watched)
+        took = sleep_for(size.seconds)
         shares = {name: (_cpu(process) - before[name]) / took * 100 for name, process in members.items()}
         megabytes = {name: process.memory_info().rss / 1e6 for name, process in members.items()}
     figures: dict[str, float] = {}

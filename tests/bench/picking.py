@@ -100,19 +100,19 @@ _SCENARIOS = {
 _GUARDS = (3, 10, 30)
 
 
-def _guarded(guard: float, count: int) -> RefloatRule:
+def _with_guard(guard: float, count: int) -> RefloatRule:
     return RefloatRule(count, replace(DEFAULTS, guard=guard))
 
 
 _RULES: dict[str, Callable[[int], Rule]] = {
     "ours": RefloatRule,
-    **{f"guard_{guard}": partial(_guarded, float(guard)) for guard in _GUARDS},
+    **{f"guard_{guard}": partial(_with_guard, float(guard)) for guard in _GUARDS},
     "envoy": Envoy,
     "yarp": Yarp,
     "consul": Consul,
 }
 #: Rules of other products.
-_OTHERS = ("envoy", "yarp", "consul")
+_OTHER_RULES = ("envoy", "yarp", "consul")
 _SETTLING = 20
 #: Nothing here is left to the machine's speed; what moves a figure is a change of a rule.
 _TARGETS = (
@@ -134,33 +134,33 @@ def run(*, quick: bool) -> Outcome:
     seconds = 20 if quick else 600
     figures: dict[str, Figure] = {"seconds": seconds}
     peers: dict[str, Figure] = {}
-    failed: dict[str, dict[str, float]] = {rule: {} for rule in _RULES}
+    percents_by_rule: dict[str, dict[str, float]] = {rule: {} for rule in _RULES}
     for name, scenario in _SCENARIOS.items():
         print(f"{name}: {scenario.behavior.__doc__}", file=sys.stderr, flush=True)
         for rule, make in _RULES.items():
             failure_share, load = _simulate(scenario, make(scenario.destinations), seconds)
             into = figures if rule == "ours" else peers
-            failed[rule][name] = into[f"{rule}_{name}_failed_pct"] = 100 * failure_share
+            percents_by_rule[rule][name] = into[f"{rule}_{name}_failed_pct"] = 100 * failure_share
             into[f"{rule}_{name}_load_max"] = load
-    for rule, percents in failed.items():
+    for rule, percents in percents_by_rule.items():
         (figures if rule == "ours" else peers)[f"{rule}_mean_failed_pct"] = statistics.fmean(
             percents.values()
         )
-    return Outcome(figures | _comparisons(failed), () if quick else _TARGETS, peers)
+    return Outcome(figures | _comparisons(percents_by_rule), () if quick else _TARGETS, peers)
 
 
-def _comparisons(failed: Mapping[str, Mapping[str, float]]) -> dict[str, Figure]:
+def _comparisons(percents: Mapping[str, Mapping[str, float]]) -> dict[str, Figure]:
     """Compare our failures, in percent by scenario, with those of other guards and of other rules."""
-    guard_means = [statistics.fmean(failed[f"guard_{guard}"].values()) for guard in _GUARDS]
+    guard_means = [statistics.fmean(percents[f"guard_{guard}"].values()) for guard in _GUARDS]
     behind = {
-        name: percent - min(failed[rule][name] for rule in _OTHERS)
-        for name, percent in failed["ours"].items()
+        name: percent - min(percents[rule][name] for rule in _OTHER_RULES)
+        for name, percent in percents["ours"].items()
     }
-    lost = [name for name, points in behind.items() if points > 0.05]
+    losses = [name for name, points in behind.items() if points > 0.05]
     return {
-        "mean_behind_best_guard_points": statistics.fmean(failed["ours"].values()) - min(guard_means),
+        "mean_behind_best_guard_points": statistics.fmean(percents["ours"].values()) - min(guard_means),
         "behind_best_rule_points": max(behind.values()),
-        "scenarios_where_another_rule_fails_less": ", ".join(lost) or "none",
+        "scenarios_where_another_rule_fails_less": ", ".join(losses) or "none",
     }
 
 

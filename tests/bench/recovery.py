@@ -18,7 +18,7 @@ from tests.bench import _recovery_failover as failover
 from tests.bench import _recovery_tunnels as tunnels
 from tests.bench import _recovery_users as users
 from tests.bench._recovery_herd import AGENT_WAITS, Herd, measure_herd
-from tests.bench.measure import Figure, Outcome, Target, percentile
+from tests.bench.measure import BenchError, Figure, Outcome, Target, percentile
 
 _TARGETS = (
     Target("failover_p95_to_bare", at_most=2.0),
@@ -32,6 +32,8 @@ _TARGETS = (
 
 
 _CORES = os.cpu_count() or 1
+#: Of one failover with its preparation, seconds.
+_FAILOVER_TIMEOUT = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +122,11 @@ async def _compare_one_by_one(size: _Size, figures: dict[str, Figure], peers: di
         for number in range(size.rounds):
             if number % 10 == 0:
                 _report(f"failover {number + 1} of {size.rounds}")
-            balanced.append(await failover.measure_pick_healthy(setup) * 1000)
-            bare.append(await failover.measure_bare(setup) * 1000)
+            for times, measure in ((balanced, failover.measure_pick_healthy), (bare, failover.measure_bare)):
+                try:
+                    times.append(await asyncio.wait_for(measure(setup), _FAILOVER_TIMEOUT) * 1000)
+                except TimeoutError as error:
+                    raise BenchError(f"no failover within {_FAILOVER_TIMEOUT:g} s") from error
     figures["rounds"] = size.rounds
     for share in (0.5, 0.95):
         name = f"p{share * 100:.0f}"
