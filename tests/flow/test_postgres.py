@@ -25,7 +25,7 @@ def database_url() -> Iterator[str]:
 
 
 def test_models_and_api_on_postgresql(database_url: str) -> None:
-    """Migrations apply, and the tests of models, history, tokens, pages and API see no difference."""
+    """Migrations apply, and the tests of models, history, alerting, tokens, pages and API see no difference."""
     outcome = subprocess.run(
         [
             *(
@@ -41,6 +41,11 @@ def test_models_and_api_on_postgresql(database_url: str) -> None:
             *(
                 "tests/fleet/test_lease.py",
                 "tests/fleet/alerts/evidence/test_copies.py",
+                "tests/fleet/alerts/test_evaluator.py",
+                "tests/fleet/alerts/test_outbox.py",
+                "tests/fleet/alerts/test_repost.py",
+                "tests/fleet/alerts/test_setup_actions.py",
+                "tests/fleet/alerts/test_store.py",
                 "tests/fleet/migrations",
                 "tests/fleet/models",
                 "tests/fleet/changes",
