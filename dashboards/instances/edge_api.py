@@ -111,7 +111,7 @@ class GatewayItem(Schema):
     """When it loaded the current rules."""
     problems: list[str]
     """Errors of the routes file; meanwhile the gateway keeps the previous rules."""
-    unresolved: list[str]
+    unresolved_backends: list[str]
     """Backends without an address."""
     open_call_count: int
     """Calls in progress."""
@@ -222,7 +222,7 @@ def _gateway_of(report: GatewayReport) -> GatewayItem:
         routes_file=report.routes_file,
         loaded_at=to_moment_or_none(report.loaded_at),
         problems=list(report.problems),
-        unresolved=list(report.unresolved),
+        unresolved_backends=list(report.unresolved_backends),
         open_call_count=report.open_call_count,
         rules=[_rule_of(rule) for rule in report.rules],
         destinations=[

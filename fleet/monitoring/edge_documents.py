@@ -49,7 +49,7 @@ def parse_gateway(routes: Document, destinations: Document) -> GatewayReport:
             _destination_of(destination, share_by_address)
             for destination in _objects(destinations, "destinations")
         ),
-        unresolved=_texts(destinations, "unresolved"),
+        unresolved_backends=_texts(destinations, "unresolved"),
     )
 
 

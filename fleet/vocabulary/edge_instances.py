@@ -97,7 +97,7 @@ class GatewayReport:
     rules: tuple[RouteRule, ...]
     destinations: tuple[GatewayDestination, ...]
     #: Backends without an address.
-    unresolved: tuple[str, ...]
+    unresolved_backends: tuple[str, ...]
 
     @property
     def counts(self) -> dict[str, int]:
@@ -106,7 +106,7 @@ class GatewayReport:
             "rules": len(self.rules),
             "destinations": len(self.destinations),
             "ejected": sum(destination.is_ejected for destination in self.destinations),
-            "problems": len(self.problems) + len(self.unresolved),
+            "problems": len(self.problems) + len(self.unresolved_backends),
         }
 
 

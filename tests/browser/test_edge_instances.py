@@ -20,9 +20,11 @@ pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 AHEAD = 600.0
 
 
-async def _poll(visit: Visit, *, failed: bool = False) -> None:
+async def _poll(visit: Visit, *, is_failing: bool = False) -> None:
     record = visit.console.writer()
-    await asyncio.to_thread(poll_edge_instances, record, visit.cluster, time.time() + AHEAD, failed=failed)
+    await asyncio.to_thread(
+        poll_edge_instances, record, visit.cluster, time.time() + AHEAD, is_failing=is_failing
+    )
 
 
 async def test_pages_follow_the_polls(visiting: Visiting) -> None:
@@ -40,6 +42,6 @@ async def test_pages_follow_the_polls(visiting: Visiting) -> None:
     await page.goto(f"{visit.url}/edge-instances/gw-1/", wait_until="domcontentloaded")
     await expect(page.locator("#routes")).to_contain_text("Up to 3 retries after unavailable")
     await accessible_everywhere(page)
-    await _poll(visit, failed=True)
+    await _poll(visit, is_failing=True)
     await expect(page.locator("#edge-instance .agent-verdict")).to_contain_text("not responding")
     await expect(page.locator("#routes")).to_contain_text("Up to 3 retries after unavailable")

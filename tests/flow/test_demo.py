@@ -37,8 +37,12 @@ def test_gateway_of_the_fleet_is_shown(whole_demo: Demo) -> None:
     """Nobody entered it: its routes for operators, and the auths as destinations."""
 
     def is_ok() -> bool:
-        (item,) = whole_demo.get("edge-instances")["edge_instances"]
-        return (item["name"], item["kind"], item["state"]) == ("gateway", "gateway", "ok")
+        (gateway_item,) = whole_demo.get("edge-instances")["edge_instances"]
+        return (gateway_item["name"], gateway_item["kind"], gateway_item["state"]) == (
+            "gateway",
+            "gateway",
+            "ok",
+        )
 
     eventually_sync(is_ok)
     gateway = whole_demo.get("edge-instances/gateway")["gateway"]

@@ -107,8 +107,8 @@ def _await_page(client: Client, path: str, *texts: str) -> None:
     try:
         eventually_sync(has_texts, seconds=180.0)
     except AssertionError:
-        missing = [text for text in texts if text not in page]
-        pytest.fail(f"{missing} is not on {path}:\n{page}")
+        missing_texts = [text for text in texts if text not in page]
+        pytest.fail(f"{missing_texts} is not on {path}:\n{page}")
 
 
 def _read_metrics(address: str) -> str:
@@ -162,8 +162,8 @@ def test_pages_follow_real_instances(
             server.forwards["missing"],
             "not registered",
         )
-        item = client.get("/api/v1/edge-instances/tunnel-1").json()["tunnel_server"]
-        targets = {target["name"]: target for target in item["targets"]}
+        document = client.get("/api/v1/edge-instances/tunnel-1").json()["tunnel_server"]
+        targets = {target["name"]: target for target in document["targets"]}
         assert targets["router-7:SSH"]["session_count"] == 1
         assert targets["missing"]["is_registered"] is False
         _await_page(
@@ -195,5 +195,5 @@ def test_pages_follow_real_instances(
         )
         _await_page(client, "/edge-instances/tunnel-1/", "instance-ok")
         items = client.get("/api/v1/edge-instances").json()["edge_instances"]
-        assert {item["name"]: item["state"] for item in items} == {"gw-1": "silent", "tunnel-1": "ok"}
+        assert {row["name"]: row["state"] for row in items} == {"gw-1": "silent", "tunnel-1": "ok"}
         assert client.get("/instances/gw-1/")["Location"] == "/edge-instances/gw-1/"

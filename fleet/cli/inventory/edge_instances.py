@@ -59,7 +59,7 @@ def format_edge_instance(response: dict[str, Any]) -> str:
 
 def _format_gateway(gateway: dict[str, Any]) -> list[str]:
     lines = [f"routes file: {problem}" for problem in gateway["problems"]]
-    lines += [f"no address: {backend}" for backend in gateway["unresolved"]]
+    lines += [f"no address: {backend}" for backend in gateway["unresolved_backends"]]
     rules = []
     for rule in gateway["rules"]:
         counts = ", ".join(f"{count} {status}" for status, count in rule["retry_counts"].items())

@@ -89,17 +89,17 @@ def interpret(address: str, results: Mapping[str, PathResult]) -> EdgeAnswer:
     return EdgeAnswer(EdgeResponse(readyz.status, report, ""), documents)
 
 
-def _is_missing(result: PathResult) -> bool:
-    return isinstance(result, PathResponse) and result.status == _NOT_FOUND
+def _is_missing(path_result: PathResult) -> bool:
+    return isinstance(path_result, PathResponse) and path_result.status == _NOT_FOUND
 
 
-def _require_document(path: str, result: PathResult) -> Document:
-    if isinstance(result, SourceError):
-        raise result
-    if result.document is None:
-        code = "" if result.status == 200 else f" (HTTP {result.status})"
+def _require_document(path: str, path_result: PathResult) -> Document:
+    if isinstance(path_result, SourceError):
+        raise path_result
+    if path_result.document is None:
+        code = "" if path_result.status == 200 else f" (HTTP {path_result.status})"
         raise SourceError(f"{path} is no JSON object{code}", has_response=True)
-    return result.document
+    return path_result.document
 
 
 async def _request(session: aiohttp.ClientSession, address: str, path: str, deadline: float) -> PathResult:

@@ -28,8 +28,8 @@ def name_edge_instances(cluster: str) -> None:
     Cluster.objects.filter(pk=cluster).update(edge_instances=ADDRESSES)
 
 
-def poll_edge_instances(record: Writer, cluster: str, at: float, *, failed: bool = False) -> None:
-    """Record a poll of the gateway and the tunnel server. `failed`: then two failed polls of the gateway."""
+def poll_edge_instances(record: Writer, cluster: str, at: float, *, is_failing: bool = False) -> None:
+    """Record a poll of the gateway and the tunnel server. `is_failing`: then two failed polls of the gateway."""
     store = EdgeStore(record.redis, record.prefix)
     gateway = EdgeAnswer(
         EdgeResponse(200, parse_gateway(ROUTES, DESTINATIONS), ""),
@@ -38,5 +38,5 @@ def poll_edge_instances(record: Writer, cluster: str, at: float, *, failed: bool
     tunnel = EdgeAnswer(EdgeResponse(200, parse_tunnel_server(TARGETS), ""), {"/targets": TARGETS})
     failure = EdgeAnswer(EdgeResponse(None, None, "10.0.0.5:3000: connection refused"))
     addresses = {name: ADDRESSES[name] for name in ("gw-1", "tunnel-1")}
-    for answer in (gateway, failure, failure) if failed else (gateway,):
+    for answer in (gateway, failure, failure) if is_failing else (gateway,):
         record_edge_answers(store, cluster, addresses, {"gw-1": answer, "tunnel-1": tunnel}, at)

@@ -55,7 +55,7 @@ def test_page_of_a_tunnel_server(viewer: Client) -> None:
 
 def test_gateway_that_does_not_respond(viewer: Client, record: Writer) -> None:
     """The reason, and the last report with its time."""
-    poll_edge_instances(record, "default", time.time(), failed=True)
+    poll_edge_instances(record, "default", time.time(), is_failing=True)
     page = viewer.get("/edge-instances/gw-1/").content.decode()
     for text in (
         "not responding",

@@ -23,7 +23,7 @@ _EDGE: dict[str, Any] = {
 }
 _GATEWAY: dict[str, Any] = {
     "problems": ["spec.rules: missing"],
-    "unresolved": ["other:1"],
+    "unresolved_backends": ["other:1"],
     "rules": [
         {
             "name": "r/0",
