@@ -16,7 +16,7 @@ from tests.fakes.programs import skip_without
 from tests.meta.house import ROOT
 
 #: Of a benchmark that hangs: a `--quick` run takes less than 20 s on a quiet machine.
-_TIMEOUT_SECONDS = 600
+_TIMEOUT_SECONDS = 300
 
 
 @pytest.mark.slow
