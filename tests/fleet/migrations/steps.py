@@ -102,9 +102,9 @@ class MigrationRunner:
         if position >= 0 and (steps := self._steps.get(self._names[position])):
             return steps[-1].after
         if position not in self._states:
-            others = [key for key in self._loader.graph.leaf_nodes() if key[0] != _APP]
+            other_keys = [key for key in self._loader.graph.leaf_nodes() if key[0] != _APP]
             own = [(_APP, self._names[position])] if position >= 0 else []
-            state = self._loader.project_state([*others, *own])
+            state = self._loader.project_state([*other_keys, *own])
             _render_completely(state)
             self._states[position] = state
         return self._states[position]
