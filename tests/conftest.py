@@ -54,7 +54,7 @@ hypothesis.settings.load_profile("steady")
 from fleet.processes import valkey
 from tests.flow.running import AGENTS, Demo, start_demo
 
-pytest_plugins = ("tests.scheduling", "tests.skips", "tests.timings")
+pytest_plugins = ("tests.scheduling", "tests.garbage", "tests.skips", "tests.timings")
 
 # A shell ignores SIGINT for what it runs in the background, and nohup ignores SIGHUP. Every program that a test starts
 # would inherit that: `refloat` would not end on Ctrl-C, and ssh could not end its ProxyCommand.
