@@ -148,7 +148,13 @@ def test_scripts_import_by_relative_names() -> None:
 #: Pages, and the scripts and styles of each besides those of every page.
 _FILES_BY_PAGE = {
     "/": {"js/fleet.js", "css/fleet.css"},
-    "/agents/": {"js/refresh.js", "js/agent-filters.js", "js/agent-selection.js", "css/agents.css"},
+    "/agents/": {
+        "js/refresh.js",
+        "js/agent-filters.js",
+        "js/agent-columns.js",
+        "js/agent-selection.js",
+        "css/agents.css",
+    },
     "/history/": {"js/history.js", "css/fleet.css", "css/history.css"},
     "/history/compare/": {"js/page.js", "css/history.css"},
     "/incidents/": {"js/refresh.js", "js/silence.js", "css/alerts.css", "css/silences.css"},

@@ -41,6 +41,7 @@ from dashboards.fleet.agent_paths import find_agent_paths
 from dashboards.fleet.agent_query import AgentQuery, Page, QueryError
 from dashboards.fleet.agent_report import present_agent_report
 from dashboards.fleet.retire import retirement_of
+from dashboards.fleet.streaming import iterate_in_thread
 from dashboards.fleet.timeline.agent_strip import read_agent_strip
 from dashboards.shared import presenters
 from dashboards.shared.capabilities.missing import missing_capabilities_of
@@ -49,7 +50,6 @@ from dashboards.shared.pages import needs_record, url_prefix_of
 from dashboards.shared.permissions import requires
 from dashboards.shared.presenters import Counts
 from dashboards.shared.rewind import Moment, moment_of, shows_moment
-from dashboards.shared.streaming import iterate_in_thread
 from fleet.models.access import Permission, has_permission
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.monitoring.views import AgentView, FleetTable

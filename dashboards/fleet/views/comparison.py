@@ -11,6 +11,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from dashboards.fleet.replay_markers import find_incidents
+from dashboards.fleet.streaming import iterate_in_thread
 from dashboards.fleet.timeline.comparison import DifferenceKind
 from dashboards.fleet.timeline.comparison_rows import (
     ComparedMoments,
@@ -25,7 +26,6 @@ from dashboards.shared.pages import needs_record
 from dashboards.shared.permissions import requires
 from dashboards.shared.rewind import PEAK_PARAMETER, MomentError, find_peak, format_at
 from dashboards.shared.row_ids import parse_row_id
-from dashboards.shared.streaming import iterate_in_thread
 from fleet.models.access import Permission
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.models.moments import to_moment

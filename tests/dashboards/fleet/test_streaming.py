@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from asgiref.sync import async_to_sync
 
-from dashboards.shared.streaming import iterate_in_thread
+from dashboards.fleet.streaming import iterate_in_thread
 
 
 def test_chunks_arrive_in_order() -> None:
