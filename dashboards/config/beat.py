@@ -18,7 +18,8 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboards.config.settings")
 
 logger = logging.getLogger(__name__)
 
-app = Celery("refloat", fixups=[])
+# Not the current app: tasks of a process that imports this module too keep theirs.
+app = Celery("refloat", fixups=[], set_as_current=False)
 app.config_from_object("django.conf:settings", namespace="CELERY")
 
 

@@ -226,10 +226,12 @@ async def test_ranges_by_mouse_and_keyboard(visiting: Visiting) -> None:
 
 
 async def test_bar_stays_above_the_banner(visiting: Visiting) -> None:
-    """However many lines the banner has; without it, the bar is at the lower edge."""
+    """However many lines the banner has; without it, the bar is at the lower edge. A phone shows it for a selection."""
     visit = await visiting(viewport=PHONE)
     await visit.fleet.begin()
     page = await visit.open("/agents/")
+    await expect(page.locator("#selection")).to_be_hidden()
+    await _check(page, "agent-1")
     await expect(page.locator("#selection")).to_be_in_viewport(ratio=1)
     assert await page.evaluate(_GAPS) == "0"
     sentence = "Data is 47 s old: the console does not respond. Reconnecting in 12 s. "

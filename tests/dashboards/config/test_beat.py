@@ -21,11 +21,11 @@ class _FaultyScheduler(ExactScheduler):
 
 
 def _apply_entry(scheduler_class: type[ExactScheduler]) -> None:
-    app = Celery("test", broker=f"redis://127.0.0.1:{valkey.find_free_port()}/0", fixups=[])
+    app = Celery("test", broker=f"redis://127.0.0.1:{valkey.find_free_port()}/0", fixups=[], set_as_current=False)
     app.conf.task_publish_retry = False
     app.conf.broker_transport_options = {"max_retries": 1, "interval_start": 0, "interval_step": 0.1}
     scheduler = scheduler_class(app=app, lazy=True)
-    scheduler.apply_entry(ScheduleEntry(name="tend", task="fleet.tasks.tend", schedule=1.0, app=app))
+    scheduler.apply_entry(ScheduleEntry(name="tend", task="a task that no module has", schedule=1.0, app=app))
 
 
 def test_lost_broker_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
