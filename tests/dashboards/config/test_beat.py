@@ -21,7 +21,9 @@ class _FaultyScheduler(ExactScheduler):
 
 
 def _apply_entry(scheduler_class: type[ExactScheduler]) -> None:
-    app = Celery("test", broker=f"redis://127.0.0.1:{valkey.find_free_port()}/0", fixups=[], set_as_current=False)
+    app = Celery(
+        "test", broker=f"redis://127.0.0.1:{valkey.find_free_port()}/0", fixups=[], set_as_current=False
+    )
     app.conf.task_publish_retry = False
     app.conf.broker_transport_options = {"max_retries": 1, "interval_start": 0, "interval_step": 0.1}
     scheduler = scheduler_class(app=app, lazy=True)
