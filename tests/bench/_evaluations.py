@@ -118,6 +118,9 @@ class Fleet:
         """See Reader."""
         return self._table
 
+    def expiring_identity(self, cluster: str, now: float) -> None:
+        """Return None: no identity expires."""
+
     def agent(self, table: FleetTable, index: int) -> Any:
         """See Reader."""
         return SimpleNamespace(

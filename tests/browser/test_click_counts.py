@@ -115,7 +115,7 @@ async def _set_announce_ttl(visit: Visit) -> None:
 async def _set_reconnect_mode(visit: Visit) -> None:
     operator = await start_operator(visit)
     await operator.open_section("Policies")
-    await operator.click(operator.page.get_by_role("button", name="Preview change: Failover on"))
+    await operator.click(operator.page.get_by_role("button", name="Preview Failover on"))
     await operator.confirm()
     assert operator.click_count == 3
     await _expect_change(
