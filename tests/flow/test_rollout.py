@@ -55,7 +55,7 @@ def _agent_ids_at(demo: Demo, auth: str) -> set[str]:
 
 
 def _read_page(demo: Demo, path: str) -> str:
-    """Return a page as a user reads it who signs in by the form."""
+    """Return the text of a page, without markup, for a user who signs in by the form."""
     opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(CookieJar()))
     login = f"{demo.url.rstrip('/')}/accounts/login/"
     with opener.open(login, timeout=PATIENCE) as answer:
@@ -64,7 +64,7 @@ def _read_page(demo: Demo, path: str) -> str:
     form = {"csrfmiddlewaretoken": csrf[1], "login": "demo", "password": demo.password, "next": path}
     request = urllib.request.Request(login, urllib.parse.urlencode(form).encode(), {"Referer": login})
     with opener.open(request, timeout=PATIENCE) as answer:
-        return html.unescape(answer.read().decode())
+        return html.unescape(re.sub(r"<[^>]*>", "", answer.read().decode()))
 
 
 def _policies(demo: Demo, *args: str) -> dict[str, Any]:
