@@ -163,9 +163,12 @@ def _without(document: Document, names: set[str]) -> Document:
 
 
 def comparable_instances(answers: Answers) -> list[Document]:
-    """Return the instances and the incidents of answers, without what changes with every poll."""
+    """Return the instances and the incidents of answers, and whether a change runs, without what changes with every
+    poll. A change begins and ends between rounds.
+    """
     instances = [_without(instance, INSTANCE_FIELDS_NOT_KEPT) for instance in answers.instances.values()]
-    return [*instances, {"incidents": answers.summary["headline"]["incidents"]}]
+    headline = answers.summary["headline"]
+    return [*instances, {"incidents": headline["incidents"], "has_change": headline["state"] == "working"}]
 
 
 def _headline_of(answers: Answers) -> Document:

@@ -335,13 +335,24 @@ def test_evaluation_that_could_not_be_saved_is_repeated() -> None:
     """The database refuses one write; memory must not differ from the database."""
     scenario = EvaluatorScenario()
     scenario.run(10, stranded_count=20)
-    refuse = "BEGIN SELECT RAISE(ABORT, 'disk I/O error'); END"
+    if connection.vendor == "postgresql":
+        refuse = "FOR EACH ROW EXECUTE FUNCTION refuse_write()"
+        function = "BEGIN RAISE EXCEPTION 'disk I/O error'; END"
+        with connection.cursor() as cursor:
+            cursor.execute(
+                f"CREATE FUNCTION refuse_write() RETURNS trigger LANGUAGE plpgsql AS $${function}$$"
+            )
+    else:
+        refuse = "BEGIN SELECT RAISE(ABORT, 'disk I/O error'); END"
     with connection.cursor() as cursor:
         cursor.execute(f"CREATE TRIGGER broken BEFORE UPDATE ON fleet_incident {refuse}")
     with pytest.raises(DatabaseError):
         scenario.run(60, stranded_count=20)
     with connection.cursor() as cursor:
-        cursor.execute("DROP TRIGGER broken")
+        if connection.vendor == "postgresql":
+            cursor.execute("DROP FUNCTION refuse_write CASCADE")
+        else:
+            cursor.execute("DROP TRIGGER broken")
     scenario.run(60, stranded_count=20)
     assert scenario.delivery_kinds == ["firing"]
     assert Incident.objects.get(cause_kind="proxy").state == "firing"
