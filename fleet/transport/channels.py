@@ -101,15 +101,19 @@ def open_channel(
     own_connection: bool = True,
     extra_options: Sequence[tuple[str, int | str]] = (),
     interceptors: Sequence[grpc.aio.ClientInterceptor] = (),
+    credentials: grpc.ChannelCredentials | None = None,
 ) -> grpc.aio.Channel:
-    """Open a channel, with TLS if files are given, and with the `extra_options` options. Raises TLSError."""
+    """Open a channel, with TLS if files are given, and with the `extra_options` options. Raises TLSError.
+
+    `credentials`: those of the files, if they were read before.
+    """
     options = [*channel_options(keepalive, own_connection=own_connection), *extra_options]
     if tls is None or not tls.enabled:
         return grpc.aio.insecure_channel(target, options=options, interceptors=interceptors)
     if tls.server_name:
         options.append(("grpc.ssl_target_name_override", tls.server_name))
     return grpc.aio.secure_channel(
-        target, channel_credentials(tls), options=options, interceptors=interceptors
+        target, credentials or channel_credentials(tls), options=options, interceptors=interceptors
     )
 
 

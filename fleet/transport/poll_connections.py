@@ -17,7 +17,7 @@ from fleet.transport.channels import fixed_window_options, open_channel, open_st
 from fleet.transport.retry.aio import RetryInterceptor
 from fleet.transport.retry.read_retries import DEFAULT_READ_RETRIES, policy_by_method
 from fleet.transport.retry.retried_call import SharedBudget
-from fleet.transport.tls import TLSError, TLSFiles, client_context
+from fleet.transport.tls import TLSError, TLSFiles, channel_credentials, client_context
 
 #: Maximum bytes of a response: an agent list has every tunnel. gRPC's default, 4 MB, fits 500 agents with 200 proxies.
 LARGEST_RESPONSE = 64 * 1024 * 1024
@@ -32,6 +32,8 @@ class Connections:
     def __init__(self, tls: TLSFiles | None = None, retries: RetryPolicy = DEFAULT_READ_RETRIES) -> None:
         """Start without connections; calls on a `read_channel` are retried by `retries`."""
         self._tls = tls
+        #: Of the files when the first channel was opened: while they are replaced, certificate and key do not match.
+        self._credentials: grpc.ChannelCredentials | None = None
         self._channels: dict[tuple[str, str], grpc.aio.Channel] = {}
         #: Separate channels: an interceptor slows every call, and a probe must be sent once.
         self._read_channels: dict[tuple[str, str], grpc.aio.Channel] = {}
@@ -60,7 +62,14 @@ class Connections:
             ("grpc.max_receive_message_length", LARGEST_RESPONSE),
         ]
         tls = None if self._tls is None else self._tls.for_role(role)
-        return open_channel(_target(address), tls, extra_options=options, interceptors=interceptors)
+        if tls is not None and tls.enabled and self._credentials is None:
+            self._credentials = channel_credentials(tls)
+        return open_channel(
+            *(_target(address), tls),
+            extra_options=options,
+            interceptors=interceptors,
+            credentials=self._credentials,
+        )
 
     def open_stream_channel(self, address: str, role: str) -> grpc.Channel:
         """Open a channel for streams that threads read; the caller closes it. Raises ValueError, TLSError."""
