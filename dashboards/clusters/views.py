@@ -22,16 +22,15 @@ from dashboards.shared.capabilities.missing import missing_capabilities_of
 from dashboards.shared.pages import needs_record, sentence_of, signed_in_user_of
 from dashboards.shared.permissions import require_permission, require_write, requires, visible_clusters_of
 from dashboards.shared.request_actor import signed_in_actor_of
+from fleet.alerts.store import select_effective_incidents
 from fleet.clusters import service
 from fleet.clusters.service import ClusterChangedError, ClusterError
 from fleet.clusters.test_store import request_test
 from fleet.models.access import Permission, can_write, has_permission
 from fleet.models.clusters import DEFAULT_CLUSTER, Cluster, ensure_default_cluster, has_fixed_addresses
-from fleet.models.incidents import Incident
 from fleet.monitoring.state import StateUnavailableError
 from fleet.source_plugins.registry import SourceNotInstalledError, find_source
 from fleet.vocabulary.capabilities import Capability
-from fleet.vocabulary.incidents import OPEN_STATES
 
 
 @requires(Permission.VIEW_FLEET)
@@ -84,9 +83,8 @@ def edit_cluster(request: HttpRequest, cluster: str) -> HttpResponseBase:
 
 
 def _count_open_incidents() -> Counter[str]:
-    """Return the number of open incidents by cluster, as the metric refloat_incidents counts them."""
-    rows = Incident.objects.filter(state__in=OPEN_STATES, inhibited_by="", silenced_by="").order_by()
-    return Counter(dict(rows.values_list("cluster").annotate(Count("pk"))))
+    """Return the number of open incidents by cluster, without inhibited and silenced ones."""
+    return Counter(dict(select_effective_incidents().values_list("cluster").annotate(Count("pk"))))
 
 
 def _handle_form(request: HttpRequest, row: Cluster | None) -> HttpResponseBase:

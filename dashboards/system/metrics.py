@@ -18,14 +18,14 @@ from dashboards.shared.pages import signed_in_user_of
 from dashboards.shared.permissions import requires, visible_clusters_of
 from dashboards.system.metrics_token import allow_token
 from fleet import __version__
+from fleet.alerts.store import select_effective_incidents
 from fleet.models.access import Permission, has_cluster_limit
 from fleet.models.alerting import AlertClock, Delivery
-from fleet.models.incidents import Incident
 from fleet.monitoring.state import StateUnavailableError
 from fleet.monitoring.state.identities import IdentityValidity
 from fleet.monitoring.views import InstanceView, StreamHeader
 from fleet.protocol.destination.health import Health
-from fleet.vocabulary.incidents import OPEN_STATES, Severity
+from fleet.vocabulary.incidents import Severity
 
 
 @allow_token(Permission.VIEW_METRICS)
@@ -184,12 +184,10 @@ def _collect_alert_metrics(clusters: Iterable[str], *, include_installation: boo
     for clock in AlertClock.objects.filter(cluster__in=cluster_names).exclude(evaluated_at=None):
         watchdog.add_metric((clock.cluster_id,), clock.evaluated_at or 0.0)
         evaluation_seconds.add_metric((clock.cluster_id,), clock.duration_ms / 1000)
-    rows = Incident.objects.filter(state__in=OPEN_STATES, inhibited_by="", silenced_by="")
+    rows = select_effective_incidents()
     open_counts = {
         (cluster, severity): count
-        for cluster, severity, count in rows.order_by()
-        .values_list("cluster", "severity")
-        .annotate(Count("pk"))
+        for cluster, severity, count in rows.values_list("cluster", "severity").annotate(Count("pk"))
     }
     for cluster in sorted(cluster_names):
         for severity in Severity:

@@ -71,6 +71,11 @@ def read_open_incidents(cluster: str) -> tuple[OpenIncident, ...]:
     return tuple(OpenIncident(number, key) for number, key in rows.order_by("pk").values_list("pk", "key"))
 
 
+def select_effective_incidents() -> QuerySet[Incident]:
+    """Return the open incidents of all clusters that are neither inhibited nor silenced."""
+    return Incident.objects.filter(state__in=OPEN_STATES, inhibited_by="", silenced_by="").order_by()
+
+
 def select_open_between(cluster: str, since: float, until: float) -> QuerySet[Incident]:
     """Return the incidents that were open at any time from `since` to `until`, in seconds since the epoch."""
     rows = Incident.objects.filter(cluster=cluster, opened_at__lte=until)

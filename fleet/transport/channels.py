@@ -103,9 +103,10 @@ def open_channel(
     interceptors: Sequence[grpc.aio.ClientInterceptor] = (),
     credentials: grpc.ChannelCredentials | None = None,
 ) -> grpc.aio.Channel:
-    """Open a channel, with TLS if files are given, and with the `extra_options` options. Raises TLSError.
+    """Open a channel, with TLS if files are given. Raises TLSError.
 
-    `credentials`: those of the files, if they were read before.
+    `extra_options`: options of gRPC beside those of all channels. `credentials`: those of the files, if they were read
+    before.
     """
     options = [*channel_options(keepalive, own_connection=own_connection), *extra_options]
     if tls is None or not tls.enabled:

@@ -147,7 +147,7 @@ class Installation:
             return int(database.execute(query).fetchone()[0] or 0)
 
     def read_request_times(self) -> list[tuple[float, float]]:
-        """Return when each agent of a campaign was due and when it was asked, in seconds, in the order of the first."""
+        """Return the due time and the request time of each agent of a campaign, in seconds, by due time."""
         query = """
             select (julianday(due_at) - 2440587.5) * 86400, (julianday(requested_at) - 2440587.5) * 86400
             from fleet_campaignagent where requested_at is not null order by due_at
