@@ -67,5 +67,6 @@ async def test_shortcuts_can_be_switched_off(visiting: Visiting) -> None:
     await page.get_by_role("button", name="Keyboard shortcuts").click()
     await box.check()
     await page.keyboard.press("Escape")
+    await expect(page.locator("#user-menu summary")).to_be_focused()
     await page.keyboard.press("/")
     await expect(page.locator("#palette")).to_be_visible()

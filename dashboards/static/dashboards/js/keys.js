@@ -36,9 +36,9 @@ export function declareKeys(title, rows) {
   declared.set(title, rows);
 }
 
-/** Return whether keys are text in an element. */
+/** Return whether keys are text, or choose a value, in an element. */
 export function isTyping(target) {
-  return target.closest?.("input, textarea, select, [contenteditable]") != null;
+  return target.closest?.("input:not([type=checkbox]), textarea, select, [contenteditable]") != null;
 }
 
 /** Return whether a key event may be a shortcut of one character: nobody types, no dialog is open, they are on. */
@@ -154,6 +154,9 @@ document.addEventListener("keydown", press, { capture: true });
 document.addEventListener("keydown", pressLate);
 document.addEventListener("click", ({ target }) => {
   if (target.closest("[data-show-keys]") === null) return;
-  document.getElementById("user-menu")?.removeAttribute("open");
+  // A button of a menu is hidden with the menu: the dialog gives the focus back to what opens the menu.
+  const menu = target.closest("details");
+  menu?.removeAttribute("open");
+  menu?.querySelector("summary").focus();
   showKeys();
 });
