@@ -2,7 +2,8 @@
 
 Tests of a file share their fixtures and so a process. Files that share a running program, or the models of all
 migrations, share a process as well.
-A run of slow tests alone imports no file without any: to import all of them costs each process ten seconds.
+A run of slow tests alone imports no file without any, and one of fast tests no file of slow ones alone: to import all
+of them costs each process half a minute.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ LONG = (
 )
 #: The text that a file with a mark contains, for marks that a plugin gives.
 _TEXTS = {"hypothesis": "hypothesis"}
+#: The marks of every test of a file.
+_MARKS_OF_FILE = re.compile(r"^pytestmark = .*", re.MULTILINE)
 
 
 class ByFixture(LoadScopeScheduling):
@@ -70,19 +73,24 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFixtu
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out a file in which nothing has a mark that the run demands."""
-    demanded = marks_of(config.option.markexpr)
-    if not demanded or not collection_path.name.startswith("test_") or collection_path.is_dir():
+    """Leave out a file in which nothing has a mark that the run demands, or all has one that it refuses."""
+    demanded, refused = marks_of(config.option.markexpr)
+    if not (demanded or refused) or not collection_path.name.startswith("test_") or collection_path.is_dir():
         return None
     text = collection_path.read_text()
-    return True if any(_TEXTS.get(name, f"mark.{name}") not in text for name in demanded) else None
+    if any(_TEXTS.get(name, f"mark.{name}") not in text for name in demanded):
+        return True
+    of_all = _MARKS_OF_FILE.search(text)
+    return True if of_all and any(f"mark.{name}" in of_all[0] for name in refused) else None
 
 
-def marks_of(expression: str) -> list[str]:
-    """Return the marks that every test of a run has, by an expression of `-m` such as `slow and not serial`."""
+def marks_of(expression: str) -> tuple[list[str], list[str]]:
+    """Return the marks that every test of a run has, and those that none has, by an expression of `-m`."""
     if " or " in expression or "(" in expression:
-        return []
-    return [term for term in re.split(r" and ", expression.strip()) if term.isidentifier()]
+        return [], []
+    terms = re.split(r" and ", expression.strip())
+    refused = [term.removeprefix("not ") for term in terms if term.startswith("not ")]
+    return [term for term in terms if term.isidentifier()], refused
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -37,33 +37,36 @@ def test_long_tests_begin() -> None:
 
 
 @pytest.mark.parametrize(
-    ("expression", "marks"),
+    ("expression", "demanded", "refused"),
     [
-        ("", []),
-        ("not slow", []),
-        ("slow", ["slow"]),
-        ("slow and not serial", ["slow"]),
-        ("slow and serial", ["slow", "serial"]),
-        ("slow or serial", []),
-        ("not (slow and serial)", []),
+        ("", [], []),
+        ("not slow", [], ["slow"]),
+        ("slow", ["slow"], []),
+        ("slow and not serial", ["slow"], ["serial"]),
+        ("slow and serial", ["slow", "serial"], []),
+        ("slow or serial", [], []),
+        ("not (slow and serial)", [], []),
     ],
 )
-def test_marks_that_every_test_of_a_run_has(expression: str, marks: list[str]) -> None:
+def test_marks_that_every_test_of_a_run_has(expression: str, demanded: list[str], refused: list[str]) -> None:
     """Only these may leave a file out."""
-    assert scheduling.marks_of(expression) == marks
+    assert scheduling.marks_of(expression) == (demanded, refused)
 
 
-def test_file_without_a_demanded_mark_is_left_out(pytestconfig: pytest.Config, tmp_path: Path) -> None:
+def test_file_of_other_marks_is_left_out(pytestconfig: pytest.Config, tmp_path: Path) -> None:
     """A folder, a file of helpers and a run that demands nothing leave nothing out."""
-    quick, slow = tmp_path / "test_quick.py", tmp_path / "test_slow.py"
+    quick, slow, both = (tmp_path / f"test_{name}.py" for name in ("quick", "slow", "both"))
     quick.write_text("def test_x(): ...")
-    slow.write_text("pytestmark = pytest.mark.slow")
+    slow.write_text("pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]")
+    both.write_text("@pytest.mark.slow\ndef test_x(): ...\n\n\ndef test_y(): ...")
     (tmp_path / "fakes.py").write_text("")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pytestconfig.option, "markexpr", "slow and not serial")
         left_out = [path.name for path in tmp_path.iterdir() if _ignored(path, pytestconfig)]
-        patch.setattr(pytestconfig.option, "markexpr", "not slow")
         assert left_out == ["test_quick.py"]
+        patch.setattr(pytestconfig.option, "markexpr", "not slow")
+        assert [path.name for path in tmp_path.iterdir() if _ignored(path, pytestconfig)] == ["test_slow.py"]
+        patch.setattr(pytestconfig.option, "markexpr", "")
         assert not any(_ignored(path, pytestconfig) for path in tmp_path.iterdir())
     assert not _ignored(tmp_path, pytestconfig)
 
