@@ -108,6 +108,8 @@ class AgentRow:
     name: str
     state: State
     reason: str
+    #: Why the agent has its state, and the same with whether and when it recovers.
+    state_sentence: str
     sentence: str
     #: Whether and when the agent recovers, in words; empty if no recovery is needed.
     recovery: str
@@ -218,6 +220,7 @@ def agent_row_of(view: AgentView, instances: Mapping[str, InstanceView], now: fl
         name=view.name,
         state=view.state,
         reason="" if verdict.reason is Reason.NONE else verdict.reason.slug,
+        state_sentence=verdict.sentences.state,
         sentence=verdict.sentence,
         recovery=describe_recovery(verdict, describe_cause(name_of(verdict.cause))),
         recovery_remaining=_remaining_of(verdict, now),

@@ -117,13 +117,6 @@ def needs_administrator() -> bool:
         return False
 
 
-@register.filter
-def first_sentence(text: str) -> str:
-    """Return the first of several sentences: of an agent's state its reason, without its recovery."""
-    first, separator, _ = text.partition(". ")
-    return f"{first}." if separator else text
-
-
 @register.simple_tag(takes_context=True)
 def instance_link(context: Context, name: str, instance_id: str = "") -> str:
     """Return the name of an auth or proxy as a link to its page, at the moment of this page; empty without a name.

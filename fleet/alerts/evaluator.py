@@ -56,6 +56,7 @@ from fleet.vocabulary.incidents import (
     TimelineEntry,
     TimelineKind,
 )
+from fleet.vocabulary.verdicts import VerdictSentences
 
 #: Returns the names of instances whose policies drift from the desired values. Injected, because changes own that.
 DriftLookup = Callable[[str, Iterable[InstanceView]], Sequence[str]]
@@ -405,10 +406,10 @@ class Evaluator:
         )
 
 
-def _describe_verdict(reader: Reader, table: FleetTable, index: int) -> str:
-    """Return why an agent has its state; empty if the evidence has changed since."""
-    sentence = reader.agent(table, index).verdict.sentence
-    return "" if sentence == NEWER_EVIDENCE_SENTENCE else sentence
+def _describe_verdict(reader: Reader, table: FleetTable, index: int) -> VerdictSentences | None:
+    """Return why an agent has its state; None if the evidence has changed since."""
+    sentences = reader.agent(table, index).verdict.sentences
+    return None if sentences.state == NEWER_EVIDENCE_SENTENCE else sentences
 
 
 def count_open_incidents(incidents: Iterable[Incident]) -> dict[str, int]:

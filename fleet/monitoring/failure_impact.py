@@ -44,10 +44,21 @@ class AuthFailureImpact:
 
 
 def mask_only_tunnels(table: FleetTable, proxies: Collection[int]) -> Mask:
-    """Return the mask of agents that lose their only tunnel if one of these proxies fails, by instance index.
+    """Return the mask of agents that lose their only tunnel if one of these proxies fails, by instance index."""
+    agents, _ = find_only_tunnels(table, proxies)
+    mask: Mask = np.zeros(len(table.ids), dtype=np.bool_)
+    mask[agents] = True
+    return mask
+
+
+def find_only_tunnels(
+    table: FleetTable, proxies: Collection[int] | None = None
+) -> tuple[npt.NDArray[np.integer], npt.NDArray[np.integer]]:
+    """Return the agents that lose their only tunnel if its proxy fails, and that proxy: parallel arrays of indices.
 
     They have a tunnel with that proxy, and none with another proxy that responds. Of a proxy that does not respond,
-    its last known tunnels count. Retired agents do not count.
+    its last known tunnels count. Retired agents do not count. An agent with two tunnels with the same proxy is there
+    twice. `proxies`: only tunnels with these; None: with any.
     """
     agents, tunnel_proxies = table.tunnel_agents, table.tunnel_proxies
     is_live = np.isin(
@@ -65,13 +76,12 @@ def mask_only_tunnels(table: FleetTable, proxies: Collection[int]) -> Mask:
     any_proxy[live_agents] = live_proxies
     has_others: Mask = np.zeros(len(table.ids), dtype=np.bool_)
     has_others[live_agents[any_proxy[live_agents] != live_proxies]] = True
-    rows = np.isin(tunnel_proxies, list(proxies))
-    targets, target_agents = tunnel_proxies[rows], agents[rows]
-    is_only = (any_proxy[target_agents] == targets) | (any_proxy[target_agents] == NO_INSTANCE)
-    mask: Mask = np.zeros(len(table.ids), dtype=np.bool_)
-    mask[target_agents[is_only]] = True
-    mask &= ~has_others & (table.verdicts["state"] != State.RETIRED)
-    return mask
+    if proxies is not None:
+        is_target = np.isin(tunnel_proxies, list(proxies))
+        agents, tunnel_proxies = agents[is_target], tunnel_proxies[is_target]
+    is_only = (any_proxy[agents] == tunnel_proxies) | (any_proxy[agents] == NO_INSTANCE)
+    is_only &= ~has_others[agents] & (table.verdicts["state"][agents] != State.RETIRED)
+    return agents[is_only], tunnel_proxies[is_only]
 
 
 def predict_auth_failure(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 from fleet.vocabulary.enum_types import NumberedEnum, Stroke
 
@@ -200,6 +201,15 @@ NO_CAUSE = 0xFFFF
 BACKEND_CAUSE = 0xFFFE
 
 
+class VerdictSentences(NamedTuple):
+    """A verdict for people, with names and without times."""
+
+    #: Why the agent has its state.
+    state: str
+    #: Whether and how the agent recovers; empty if it need not, or if that is unclear.
+    recovery: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """State of one agent, with its reason, cause and predicted recovery. Times are seconds since the epoch."""
@@ -213,5 +223,9 @@ class Verdict:
     recovers_at: float | None
     #: When an agent at risk becomes stranded; None without a deadline.
     strands_at: float | None
-    #: One or two sentences for people, with names and without times.
-    sentence: str
+    sentences: VerdictSentences
+
+    @property
+    def sentence(self) -> str:
+        """One or two sentences for people."""
+        return " ".join(filter(None, self.sentences))

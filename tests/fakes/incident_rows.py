@@ -18,7 +18,7 @@ from fleet.models.clusters import Cluster
 from fleet.models.incidents import Incident, IncidentEvent, VersionChange
 from fleet.models.inventory import Agent
 from fleet.vocabulary.incidents import Notification, NotificationKind
-from fleet.vocabulary.verdicts import Reason, Recovery, State
+from fleet.vocabulary.verdicts import Reason, Recovery, State, VerdictSentences
 from tests.fakes.history_rows import create_agent_change
 from tests.fakes.reader import FakeReader
 
@@ -132,9 +132,8 @@ def write_copy(incident: Incident, taken_at: float) -> None:
     states = [State.STRANDED, State.STRANDED, State.AT_RISK] * 23 + [State.STRANDED]
     table = FakeReader(states, as_of=taken_at).table(incident.cluster_id, taken_at)
     table.verdicts["since"] = taken_at - 5
-    evidence = copy_evidence(
-        table, np.arange(len(states)), lambda _: "No auth accepts the agent's heartbeats."
-    )
+    sentences = VerdictSentences("No auth accepts the agent's heartbeats.")
+    evidence = copy_evidence(table, np.arange(len(states)), lambda _: sentences)
     save_evidence([(incident, evidence)])
 
 

@@ -26,7 +26,7 @@ from fleet.monitoring.views import (
 )
 from fleet.vocabulary.capabilities import Capability
 from fleet.vocabulary.instances import InstanceFacts, InstanceKind, InstanceState, PollAttempt, ServingStatus
-from fleet.vocabulary.verdicts import NO_CAUSE, Reason, Recovery, State, Verdict
+from fleet.vocabulary.verdicts import NO_CAUSE, Reason, Recovery, State, Verdict, VerdictSentences
 
 _STALE_AFTER = 10.0
 
@@ -191,7 +191,7 @@ class FakeReader:
             recovery=Recovery.NOT_NEEDED if state is State.HEALTHY else Recovery.BY_ITSELF,
             recovers_at=None,
             strands_at=None,
-            sentence="" if state is State.HEALTHY else "No proxy holds a tunnel of it.",
+            sentences=VerdictSentences("" if state is State.HEALTHY else "No proxy holds a tunnel of it."),
         )
         proxy = f"proxy-id-{index % 2 + 1}"
         return AgentView(

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from dashboards.fleet.agent_masks import Mask
 from fleet.monitoring.columns import NO_INSTANCE
+from fleet.monitoring.failure_impact import find_only_tunnels
 from fleet.monitoring.views import FleetTable
 from fleet.vocabulary.verdicts import State
 
@@ -67,6 +68,12 @@ def proxies_of_agents(table: FleetTable) -> Memberships:
     memberships = Memberships(pairs // _INDEX_COUNT, pairs % _INDEX_COUNT)
     _proxies_by_cluster[table.cluster] = (table, memberships)
     return memberships
+
+
+def only_proxies_of_agents(table: FleetTable) -> Memberships:
+    """Return the proxies of each agent's only tunnel as the filter `only-proxy:` has them."""
+    pairs = np.unique(_pair(*find_only_tunnels(table)))
+    return Memberships(pairs // _INDEX_COUNT, pairs % _INDEX_COUNT)
 
 
 def auths_of_agents(table: FleetTable) -> Memberships:

@@ -184,6 +184,10 @@ def _proxies_of(table: FleetTable, mask: Mask) -> list[_Value]:
     return _instances_of(table, mask, tallies.proxies_of_agents(table), InstanceKind.PROXY)
 
 
+def _only_proxies_of(table: FleetTable, mask: Mask) -> list[_Value]:
+    return _instances_of(table, mask, tallies.only_proxies_of_agents(table), InstanceKind.PROXY)
+
+
 def _auths_of(table: FleetTable, mask: Mask) -> list[_Value]:
     return _instances_of(table, mask, tallies.auths_of_agents(table), InstanceKind.AUTH)
 
@@ -248,6 +252,7 @@ _VALUES_BY_KEY: Mapping[str, Callable[[FleetTable, Mask], list[_Value]]] = {
     "state": _states_of,
     "cause": _causes_of,
     "proxy": _proxies_of,
+    "only-proxy": _only_proxies_of,
     "auth": _auths_of,
     "mode": _modes_of,
     "version": _versions_of,

@@ -23,6 +23,7 @@ from fleet.models.incidents import Incident as IncidentRow
 from fleet.models.incidents import IncidentEvidence
 from fleet.monitoring.views import FleetTable
 from fleet.vocabulary.incidents import Incident, IncidentState
+from fleet.vocabulary.verdicts import VerdictSentences
 
 #: Maximum number of copies in one evaluation, those of the largest incidents: alerts must not wait for copies.
 _MAX_COPIES = 16
@@ -54,7 +55,12 @@ class EvidenceCopies:
             mark = CopyMark(affected_count, stranded_count, taken_at)
             self._marks.setdefault(key_by_id[incident_id], mark)
 
-    def take(self, incidents: Iterable[Incident], table: FleetTable, describe: Callable[[int], str]) -> None:
+    def take(
+        self,
+        incidents: Iterable[Incident],
+        table: FleetTable,
+        describe: Callable[[int], VerdictSentences | None],
+    ) -> None:
         """Copy the affected agents of incidents that have grown. `describe`: see `copy_evidence`."""
         as_of = table.as_of or 0.0
         grown = [incident for incident in incidents if has_grown(incident, self._marks.get(incident.key))]

@@ -30,7 +30,7 @@ from fleet.monitoring.evidence import FleetEvidence, ReconnectMode
 from fleet.monitoring.views import AgentView, FleetTable, InstanceView
 from fleet.vocabulary.incidents import Incident, IncidentState
 from fleet.vocabulary.instances import InstanceFacts, InstanceKind, InstanceState
-from fleet.vocabulary.verdicts import BACKEND_CAUSE, Reason, Recovery, State, Verdict
+from fleet.vocabulary.verdicts import BACKEND_CAUSE, Reason, Recovery, State, Verdict, VerdictSentences
 
 #: Maximum number of agents in one copy, stranded ones first. The counts and the heat map's totals cover all agents.
 MAX_AGENTS = 100_000
@@ -97,7 +97,7 @@ class Evidence:
     names: tuple[str, ...]
     rows: Rows
     #: Explanations of verdicts, by `sentence` of a row.
-    sentences: tuple[str, ...]
+    sentences: tuple[VerdictSentences, ...]
     #: The instances that the rows name, by index.
     instances: Mapping[int, InstanceFacts]
     #: Number of agents of the fleet by home proxy and auth.
@@ -134,12 +134,12 @@ def is_copy_due(incident: Incident, newest_mark: CopyMark | None, as_of: float) 
 def copy_evidence(
     table: FleetTable,
     affected: Indices,
-    describe: Callable[[int], str],
+    describe: Callable[[int], VerdictSentences | None],
     agent_count_by_pair: Mapping[tuple[int, int], int] | None = None,
 ) -> Evidence:
     """Return a copy of the agents at the indices `affected` of a table with a time (`as_of`).
 
-    `describe` returns the explanation of the verdict of the agent at an index; empty if it has none.
+    `describe` returns the explanation of the verdict of the agent at an index; None if it has none.
     `agent_count_by_pair`: result of `count_agents_by_pair`, for several copies of one table.
     """
     is_stranded = table.verdicts["state"][affected] == State.STRANDED
@@ -226,7 +226,7 @@ def unpack_evidence(blob: bytes) -> Evidence:
             ids=names if header["ids"] is None else tuple(header["ids"]),
             names=names,
             rows=_read_rows(content, offset, header),
-            sentences=tuple(header["sentences"]),
+            sentences=tuple(_read_sentences(entry) for entry in header["sentences"]),
             instances={entry[0]: _facts_of(entry) for entry in header["instances"]},
             agent_count_by_pair={(home, auth): count for home, auth, count in header["pairs"]},
         )
@@ -297,8 +297,8 @@ def _copy_rows(table: FleetTable, copied: Indices) -> Rows:
 
 
 def _describe_rows(
-    rows: Rows, copied: Indices, describe: Callable[[int], str]
-) -> tuple[npt.NDArray[np.uint16], tuple[str, ...]]:
+    rows: Rows, copied: Indices, describe: Callable[[int], VerdictSentences | None]
+) -> tuple[npt.NDArray[np.uint16], tuple[VerdictSentences, ...]]:
     """Return the sentence number of each row, and the sentences: one call of `describe` per combination of causes."""
     sentence_rows = np.ascontiguousarray(rows[list(_SENTENCE_FIELDS)]).astype(
         [(name, EVIDENCE[name]) for name in _SENTENCE_FIELDS]
@@ -309,14 +309,19 @@ def _describe_rows(
     )
     is_frequent = np.zeros(len(counts), np.bool_)
     is_frequent[np.argsort(-counts, kind="stable")[:_MAX_SENTENCES]] = True
-    number_by_sentence: dict[str, int] = {}
+    numbers_by_sentences: dict[VerdictSentences, int] = {}
     numbers = np.zeros(len(counts), np.uint16)
     for group, position in enumerate(first_positions.tolist()):
         reason = Reason(int(rows["reason_and_recovery"][position]) & REASON_BITS)
-        sentence = describe(int(copied[position])) if is_frequent[group] else ""
-        sentence = sentence or f"{reason.label.capitalize()}."
-        numbers[group] = number_by_sentence.setdefault(sentence, len(number_by_sentence))
-    return numbers[group_of_row.ravel()], tuple(number_by_sentence)
+        sentences = describe(int(copied[position])) if is_frequent[group] else None
+        sentences = sentences or VerdictSentences(f"{reason.label.capitalize()}.")
+        numbers[group] = numbers_by_sentences.setdefault(sentences, len(numbers_by_sentences))
+    return numbers[group_of_row.ravel()], tuple(numbers_by_sentences)
+
+
+def _read_sentences(entry: str | list[str]) -> VerdictSentences:
+    """Return the sentences of a stored copy; earlier versions stored both as one text."""
+    return VerdictSentences(entry) if isinstance(entry, str) else VerdictSentences(*entry)
 
 
 def _shape_of(name: str) -> tuple[str, int]:
@@ -375,7 +380,7 @@ def _agent_view_of(evidence: Evidence, position: int) -> AgentView:
             recovery=Recovery(int(row["reason_and_recovery"]) >> RECOVERY_SHIFT),
             recovers_at=float(row["recovers_at"]) or None,
             strands_at=None,
-            sentence=evidence.sentences[int(row["sentence"])],
+            sentences=evidence.sentences[int(row["sentence"])],
         ),
         since=float(row["since"]) or None,
         auth=id_of(int(row["auth"])),

@@ -17,7 +17,15 @@ from fleet.monitoring.classify.sentences import explain
 from fleet.monitoring.classify.situation import ResourceState, Situation, read_situation
 from fleet.monitoring.evidence import AgentEvidence, FleetEvidence, ReconnectMode
 from fleet.vocabulary.instances import LOST_STATES, InstanceState
-from fleet.vocabulary.verdicts import BACKEND_CAUSE, NO_CAUSE, Reason, Recovery, State, Verdict
+from fleet.vocabulary.verdicts import (
+    BACKEND_CAUSE,
+    NO_CAUSE,
+    Reason,
+    Recovery,
+    State,
+    Verdict,
+    VerdictSentences,
+)
 
 #: Reasons whose sentences name a failing proxy, and then its cause.
 _PROXY_REASONS = (Reason.PROXY_UNHEALTHY, Reason.PROXY_EXPIRED, Reason.TOO_FEW_TUNNELS)
@@ -51,7 +59,7 @@ def classify_in(agent: AgentEvidence, frame: FleetFrame) -> Verdict:
         recovery=diagnosis.outlook.recovery,
         recovers_at=diagnosis.outlook.recovers_at,
         strands_at=diagnosis.strands_at,
-        sentence=explain(
+        sentences=explain(
             situation, diagnosis.state, diagnosis.reason, diagnosis.cause, diagnosis.outlook.recovery
         ),
     )
@@ -59,8 +67,8 @@ def classify_in(agent: AgentEvidence, frame: FleetFrame) -> Verdict:
 
 def explain_recorded(
     agent: AgentEvidence, frame: FleetFrame, state: State, reason: Reason, cause: int, recovery: Recovery
-) -> str:
-    """Return the sentence of a verdict that was concluded before, from the evidence that was kept of it.
+) -> VerdictSentences:
+    """Return the sentences of a verdict that was concluded before, from the evidence that was kept of it.
 
     `cause`: the recorded cause, which of a failing proxy may be its auth.
     """

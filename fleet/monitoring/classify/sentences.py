@@ -6,13 +6,14 @@ from fleet.monitoring.classify.frame import FleetFrame
 from fleet.monitoring.classify.situation import ResourceState, Situation
 from fleet.monitoring.evidence import ReconnectMode
 from fleet.vocabulary.name_lists import join_names
-from fleet.vocabulary.verdicts import BACKEND_CAUSE, NO_CAUSE, Reason, Recovery, State
+from fleet.vocabulary.verdicts import BACKEND_CAUSE, NO_CAUSE, Reason, Recovery, State, VerdictSentences
 
 
-def explain(s: Situation, state: State, reason: Reason, cause: int, recovery: Recovery) -> str:
-    """Return why an agent has its state, then whether and when it recovers, in one or two sentences."""
-    sentences = (_state_sentence(s, state, reason, cause), _recovery_sentence(s, state, cause, recovery))
-    return " ".join(sentence for sentence in sentences if sentence)
+def explain(s: Situation, state: State, reason: Reason, cause: int, recovery: Recovery) -> VerdictSentences:
+    """Return why an agent has its state, and whether and how it recovers."""
+    return VerdictSentences(
+        _state_sentence(s, state, reason, cause), _recovery_sentence(s, state, cause, recovery)
+    )
 
 
 def _state_sentence(s: Situation, state: State, reason: Reason, cause: int) -> str:

@@ -33,7 +33,15 @@ from fleet.monitoring.views import AgentView, Explanation, FleetTable, InstanceV
 from fleet.protocol.destination.health import Health
 from fleet.vocabulary.instances import CUT_OFF_STATES, InstanceKind
 from fleet.vocabulary.natural_order import natural_sort_key
-from fleet.vocabulary.verdicts import BACKEND_CAUSE, NO_CAUSE, Reason, Recovery, State, Verdict
+from fleet.vocabulary.verdicts import (
+    BACKEND_CAUSE,
+    NO_CAUSE,
+    Reason,
+    Recovery,
+    State,
+    Verdict,
+    VerdictSentences,
+)
 
 _STALE_SENTENCE = (
     "Refloat has no recent data about this agent: no poll of the whole fleet has finished recently."
@@ -230,20 +238,20 @@ def explanation_of(table: FleetTable, index: int, frame: FleetFrame) -> Explanat
 
 
 def _verdict_of(table: FleetTable, index: int, agent_evidence: AgentEvidence, frame: FleetFrame) -> Verdict:
-    """Return the verdict of the round, with a sentence from its evidence."""
+    """Return the verdict of the round, with sentences from its evidence."""
     row = table.verdicts[index]
     cause = int(row["cause"])
     state, reason = State(int(row["state"])), Reason(int(row["reason_and_recovery"]) & REASON_BITS)
     if table.stale and state is not State.RETIRED:
-        sentence = _STALE_SENTENCE
+        sentences = VerdictSentences(_STALE_SENTENCE)
     elif table.is_past:
-        sentence = _describe_recorded_state(table, index, agent_evidence, frame)
+        sentences = _describe_recorded_state(table, index, agent_evidence, frame)
     else:
         verdict = classify_in(agent_evidence, frame)
-        sentence = (
-            verdict.sentence
+        sentences = (
+            verdict.sentences
             if (verdict.state, verdict.reason) == (state, reason)
-            else NEWER_EVIDENCE_SENTENCE
+            else VerdictSentences(NEWER_EVIDENCE_SENTENCE)
         )
     return Verdict(
         state=state,
@@ -252,24 +260,22 @@ def _verdict_of(table: FleetTable, index: int, agent_evidence: AgentEvidence, fr
         recovery=Recovery(int(row["reason_and_recovery"]) >> RECOVERY_SHIFT),
         recovers_at=float(row["recovers_at"]) or None,
         strands_at=float(row["strands_at"]) or None,
-        sentence=sentence,
+        sentences=sentences,
     )
 
 
 def _describe_recorded_state(
     table: FleetTable, index: int, agent_evidence: AgentEvidence, frame: FleetFrame
-) -> str:
-    """Return the sentence of a state in the history; only its reason if an earlier version recorded it."""
+) -> VerdictSentences:
+    """Return the sentences of a state in the history; only its reason if an earlier version recorded it."""
     row = table.verdicts[index]
     state, reason = State(int(row["state"])), Reason(int(row["reason_and_recovery"]) & REASON_BITS)
     if table.places[index]["presence"] != ResourcePresence.NOT_RECORDED:
         recovery = Recovery(int(row["reason_and_recovery"]) >> RECOVERY_SHIFT)
         return explain_recorded(agent_evidence, frame, state, reason, int(row["cause"]), recovery)
-    return (
-        f"Recorded as {state.label}."
-        if reason is Reason.NONE
-        else f"Recorded as {state.label}; reason: {reason.label}."
-    )
+    if reason is Reason.NONE:
+        return VerdictSentences(f"Recorded as {state.label}.")
+    return VerdictSentences(f"Recorded as {state.label}; reason: {reason.label}.")
 
 
 def _proxies_of(place: np.void, agent_evidence: AgentEvidence) -> tuple[int, ...]:

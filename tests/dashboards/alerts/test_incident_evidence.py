@@ -25,7 +25,7 @@ from fleet.alerts.evidence.evidence import CopyMark, copy_evidence
 from fleet.models.incidents import Incident as IncidentRow
 from fleet.models.incidents import IncidentEvidence
 from fleet.vocabulary.incidents import Incident, IncidentState
-from fleet.vocabulary.verdicts import State
+from fleet.vocabulary.verdicts import State, VerdictSentences
 from tests.dashboards.conftest import MakeUser
 from tests.fakes.alerting import PROXY
 from tests.fakes.evaluator_scenario import EvaluatorScenario
@@ -69,7 +69,9 @@ def test_resolved_incident_never_reads_live_agents() -> None:
 def test_page_of_a_copy_has_its_agents_and_numbers() -> None:
     """And the charts and common attributes of all agents."""
     table = FakeReader([State.STRANDED] * 60, as_of=_NOW).table("default", _NOW)
-    evidence = replace(copy_evidence(table, np.arange(60), lambda _: "Why."), affected_count=70)
+    evidence = replace(
+        copy_evidence(table, np.arange(60), lambda _: VerdictSentences("Why.")), affected_count=70
+    )
     affected = present_evidence(evidence, "2", _NOW, is_past=True)
     assert [row.name for row in affected.agents] == [f"agent-{n}" for n in range(50, 60)]
     assert (affected.first_number, affected.last_number, affected.count, affected.unlisted_count) == (
@@ -122,7 +124,9 @@ def _save_copy(incident: IncidentRow, *states: State) -> float:
     """Store a copy of agents in these states as evidence, and return its time."""
     at = time.time() - 50
     table = FakeReader(list(states), as_of=at).table("default", at)
-    evidence = copy_evidence(table, np.arange(len(states)), lambda index: f"Agent {index} lost its proxy.")
+    evidence = copy_evidence(
+        table, np.arange(len(states)), lambda index: VerdictSentences(f"Agent {index} lost its proxy.")
+    )
     save_evidence([(incident, evidence)])
     return at
 

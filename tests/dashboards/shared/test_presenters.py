@@ -7,7 +7,7 @@ import pytest
 from dashboards.shared import presenters
 from fleet.monitoring.evidence import ReconnectMode
 from fleet.vocabulary.instances import InstanceKind, InstanceState
-from fleet.vocabulary.verdicts import Reason, Recovery, State, Verdict
+from fleet.vocabulary.verdicts import Reason, Recovery, State, Verdict, VerdictSentences
 from tests.fakes.reader import FakeReader
 
 NOW = 1_700_000_000.0
@@ -21,7 +21,7 @@ def _verdict(recovery: Recovery, recovers_at: float | None = None) -> Verdict:
         recovery=recovery,
         recovers_at=recovers_at,
         strands_at=None,
-        sentence="",
+        sentences=VerdictSentences(""),
     )
 
 

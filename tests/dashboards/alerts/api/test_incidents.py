@@ -10,7 +10,7 @@ from fleet.alerts.evidence.copies import save_evidence
 from fleet.alerts.evidence.evidence import copy_evidence
 from fleet.models.clusters import ensure_default_cluster
 from fleet.models.incidents import Incident, IncidentEvidence
-from fleet.vocabulary.verdicts import State
+from fleet.vocabulary.verdicts import State, VerdictSentences
 from tests.dashboards.alerts.api.conftest import post
 from tests.fakes.reader import FakeReader
 
@@ -83,7 +83,9 @@ def test_incident_has_the_evidence_of_its_peak(client: Client, operator: dict[st
     assert client.get(url, headers=operator).json()["evidence"] is None
     assert client.get(f"{url}/evidence", headers=operator).status_code == 404
     table = FakeReader([State.STRANDED] * 5, as_of=1_800_000_000.0).table("default", 1_800_000_000.0)
-    save_evidence([(row, copy_evidence(table, np.arange(5), lambda _: "proxy-1 is not responding."))])
+    save_evidence(
+        [(row, copy_evidence(table, np.arange(5), lambda _: VerdictSentences("proxy-1 is not responding.")))]
+    )
     incident = client.get(url, headers=operator).json()
     assert (incident["summary"], incident["state"]) == ("5 agents were stranded (proxy-1)", "resolved")
     assert incident["evidence"] == {

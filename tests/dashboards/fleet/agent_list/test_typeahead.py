@@ -42,7 +42,18 @@ def test_values_have_the_number_of_agents_beside_the_other_filters(table: FleetT
 
 @pytest.mark.parametrize(
     "typed_text",
-    ["state:", "proxy:", "auth:", "version:", "label.env:", "age:", "mode:", "group:", "generation:"],
+    [
+        "state:",
+        "proxy:",
+        "only-proxy:",
+        "auth:",
+        "version:",
+        "label.env:",
+        "age:",
+        "mode:",
+        "group:",
+        "generation:",
+    ],
 )
 def test_suggestions_are_filters_that_find_as_many(table: FleetTable, typed_text: str) -> None:
     suggestions = typeahead.suggest(table, ("state:stranded",), typed_text)

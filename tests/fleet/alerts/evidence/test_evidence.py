@@ -21,7 +21,7 @@ from fleet.alerts.evidence.evidence import (
 )
 from fleet.monitoring.views import FleetTable
 from fleet.vocabulary.incidents import Incident, IncidentState
-from fleet.vocabulary.verdicts import NO_CAUSE, Reason, Recovery, State
+from fleet.vocabulary.verdicts import NO_CAUSE, Reason, Recovery, State, VerdictSentences
 from tests.fakes.alerting import PROXY
 from tests.fakes.reader import FakeReader
 
@@ -49,7 +49,11 @@ def _make_incident(
 def test_copy_has_the_affected_agents_stranded_ones_first() -> None:
     """With all that the list of affected agents shows, and without the other agents."""
     table = _make_table(State.HEALTHY, State.AT_RISK, State.STRANDED, State.AT_RISK)
-    evidence = copy_evidence(table, np.array([1, 2, 3]), lambda index: f"Agent {index} lost its proxy.")
+    evidence = copy_evidence(
+        table,
+        np.array([1, 2, 3]),
+        lambda index: VerdictSentences(f"Agent {index} lost its proxy.", "It recovers."),
+    )
     assert evidence.names == (table.names[2], table.names[1], table.names[3])
     assert (evidence.affected_count, evidence.stranded_count, evidence.taken_at) == (3, 1, _NOW)
     view = next(agent_views_of(evidence, [0]))
@@ -60,7 +64,7 @@ def test_copy_has_the_affected_agents_stranded_ones_first() -> None:
     )
     assert view.verdict.recovery is Recovery.BY_ITSELF
     assert view.verdict.recovers_at == _NOW + 60
-    assert view.verdict.sentence == "Agent 2 lost its proxy."
+    assert view.verdict.sentences == ("Agent 2 lost its proxy.", "It recovers.")
     assert (view.since, view.verdict.cause, view.proxies) == (_NOW - 8, "proxy-id-1", ("proxy-id-1",))
     assert (view.home_proxy, view.heartbeat_at) == ("proxy-id-1", None)
 
@@ -69,7 +73,9 @@ def test_copy_survives_packing() -> None:
     """Every row, sentence, instance and total."""
     table = _make_table(*[State.STRANDED, State.AT_RISK, State.HEALTHY] * 20)
     affected = np.flatnonzero(table.verdicts["state"] != State.HEALTHY)
-    evidence = copy_evidence(table, affected, lambda index: f"Sentence {index % 2}.")
+    evidence = copy_evidence(
+        table, affected, lambda index: VerdictSentences(f"Sentence {index % 2}.", "It recovers.")
+    )
     unpacked = unpack_evidence(pack_evidence(evidence))
     assert (unpacked.rows == evidence.rows).all()
     assert replace(unpacked, rows=evidence.rows, instances=evidence.instances) == evidence
@@ -79,10 +85,19 @@ def test_copy_survives_packing() -> None:
     }
 
 
+def test_copy_of_an_earlier_version_has_both_sentences_in_one() -> None:
+    """Copies of old incidents stay readable."""
+    evidence = copy_evidence(_make_table(State.STRANDED), np.array([0]), lambda _: VerdictSentences("A. B."))
+    earlier = zlib.compress(
+        zlib.decompress(pack_evidence(evidence)).replace(b'[["A. B.",""]]', b'["A. B."]     ')
+    )
+    assert unpack_evidence(earlier).sentences == (("A. B.", ""),)
+
+
 def test_copied_agents_as_a_table_are_those_of_the_fleet() -> None:
     """Presenters of live agents count the same on either."""
     table = _make_table(State.STRANDED, State.AT_RISK, State.HEALTHY)
-    evidence = copy_evidence(table, np.array([0, 1]), str)
+    evidence = copy_evidence(table, np.array([0, 1]), lambda _: None)
     copied_table = table_of_evidence(evidence)
     assert copied_table.as_of == _NOW
     assert copied_table.verdicts["state"].tolist() == [State.STRANDED, State.AT_RISK]
@@ -92,14 +107,14 @@ def test_copied_agents_as_a_table_are_those_of_the_fleet() -> None:
 
 def test_agent_without_an_explanation_has_its_reason() -> None:
     """The evidence may have changed since the round that concluded the verdict."""
-    evidence = copy_evidence(_make_table(State.STRANDED), np.array([0]), lambda _: "")
-    assert evidence.sentences == ("Proxy failing.",)
+    evidence = copy_evidence(_make_table(State.STRANDED), np.array([0]), lambda _: None)
+    assert evidence.sentences == (("Proxy failing.", ""),)
 
 
 def test_copy_of_a_large_incident_is_bounded() -> None:
     """Agents beyond the limit are counted, not copied."""
     table = _make_table(*[State.STRANDED] * (MAX_AGENTS + 5))
-    evidence = copy_evidence(table, np.arange(MAX_AGENTS + 5), lambda _: "A proxy failed.")
+    evidence = copy_evidence(table, np.arange(MAX_AGENTS + 5), lambda _: VerdictSentences("A proxy failed."))
     assert len(evidence.ids) == len(evidence.rows) == MAX_AGENTS
     assert evidence.affected_count == evidence.stranded_count == MAX_AGENTS + 5
     assert len(pack_evidence(evidence)) < 1_000_000
@@ -109,7 +124,7 @@ def test_times_outside_the_column_are_clipped() -> None:
     """A source may report any number."""
     table = _make_table(State.STRANDED)
     table.verdicts["recovers_at"], table.verdicts["since"] = 1e300, -5.0
-    (view,) = agent_views_of(copy_evidence(table, np.array([0]), str), [0])
+    (view,) = agent_views_of(copy_evidence(table, np.array([0]), lambda _: None), [0])
     assert (view.since, view.verdict.recovers_at) == (None, 0xFFFFFFFF)
 
 

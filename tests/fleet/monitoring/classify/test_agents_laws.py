@@ -146,8 +146,8 @@ def test_a_recorded_verdict_is_explained_as_it_was() -> None:
             if verdict.cause.startswith("backend/")
             else index_by_id.get(verdict.cause, NO_CAUSE)
         )
-        sentence = explain_recorded(evidence, frame, verdict.state, verdict.reason, cause, verdict.recovery)
-        assert sentence == verdict.sentence, (evidence, verdict)
+        sentences = explain_recorded(evidence, frame, verdict.state, verdict.reason, cause, verdict.recovery)
+        assert sentences == verdict.sentences, (evidence, verdict)
 
 
 def test_every_verdict_is_well_formed() -> None:
