@@ -9,6 +9,7 @@ from dashboards.palette.agent_names import find_agents
 from dashboards.palette.entries import EntryGroup, EntryKind, PaletteEntry, match_entries
 from dashboards.palette.object_links import agent_url, instance_url
 from dashboards.palette.ranking import normalize, rank_best
+from dashboards.shared import edge_instances
 from fleet.models.changes import Change
 from fleet.models.incidents import Incident
 from fleet.monitoring.state.tables import sort_instances
@@ -64,6 +65,19 @@ def list_instances(table: FleetTable, prefix: str) -> Iterator[PaletteEntry]:
             note=f"{view.facts.kind.value} · {label}",
             state=view.state.slug,
             keywords=(view.facts.id, f"{view.facts.kind.value} {view.facts.name}"),
+        )
+
+
+def list_edge_instances(cluster: str, prefix: str, now: float) -> Iterator[PaletteEntry]:
+    """Yield the gateways and tunnel servers of a cluster. Raises StateUnavailableError."""
+    for row in edge_instances.read_edge_rows(cluster, edge_instances.read_edge_addresses(cluster), now):
+        kind = row.kind.label if row.kind is not None else "gateway or tunnel server"
+        yield PaletteEntry(
+            row.name,
+            f"{prefix}{row.path}",
+            note=f"{kind} · {row.shown_state.label}",
+            state=row.state.slug,
+            keywords=(row.address, f"{kind} {row.name}"),
         )
 
 

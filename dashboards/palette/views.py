@@ -7,7 +7,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from dashboards.palette import destinations, objects
-from dashboards.palette.entries import EntryGroup, EntryKind, match_entries
+from dashboards.palette.entries import EntryGroup, EntryKind, PaletteEntry, match_entries
 from dashboards.palette.ranking import normalize
 from dashboards.shared import record_reader
 from dashboards.shared.pages import signed_in_user_of, url_prefix_of
@@ -44,18 +44,20 @@ def palette(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespons
     groups: list[EntryGroup] = []
     notice = ""
     if query:
+        now = record_reader.current_time()
+        instances: list[PaletteEntry] = []
         try:
-            table = record_reader.reader().table(cluster, record_reader.current_time())
+            instances += objects.list_edge_instances(cluster, prefix, now)
+            table = record_reader.reader().table(cluster, now)
         except StateError as error:
             notice = f"Agents and instances cannot be searched: {error}."
         else:
             drained_ids = drains.read_requested_ids(cluster)
             actions += destinations.list_instance_actions(user, cluster, prefix, table, drained_ids)
-            groups += [
-                objects.search_agents(table, prefix, query, limit),
-                match_entries(EntryKind.INSTANCE, objects.list_instances(table, prefix), query, limit),
-            ]
+            groups.append(objects.search_agents(table, prefix, query, limit))
+            instances[:0] = objects.list_instances(table, prefix)
         groups += [
+            match_entries(EntryKind.INSTANCE, instances, query, limit),
             objects.search_incidents(cluster, prefix, query, limit),
             objects.search_changes(cluster, prefix, query, limit),
         ]

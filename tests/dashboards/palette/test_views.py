@@ -16,6 +16,7 @@ from fleet.monitoring.state.writer import Writer
 from fleet.vocabulary.changes import ActorKind, ChangeKind
 from fleet.vocabulary.incidents import IncidentState, Severity
 from tests.dashboards.conftest import MakeUser
+from tests.dashboards.instances.edge_scene import name_edge_instances, store_edge_instances
 from tests.fakes.reader import FakeReader
 
 pytestmark = pytest.mark.django_db
@@ -149,6 +150,21 @@ def test_record_that_cannot_be_read(client: Client, person: MakeUser, fake_reade
     content = client.get("/palette.json?q=map").json()
     assert content["notice"].startswith("Agents and instances cannot be searched: ")
     assert content["groups"][0]["entries"][0]["label"] == "Map"
+
+
+def test_gateways_and_tunnel_servers(client: Client, person: MakeUser, record: Writer) -> None:
+    """By name, kind or address, also while no auth or proxy was polled."""
+    store_edge_instances(record)
+    viewer = person("viewer")
+    group = find_groups(client, viewer, "gateway gw")["instance"]
+    assert [(entry["label"], entry["url"]) for entry in group["entries"]] == [
+        ("gw-1", "/edge-instances/gw-1/")
+    ]
+    assert group["entries"][0]["note"].startswith("gateway · ")
+    assert labels_of(find_groups(client, viewer, "10.0.0.7"), "instance") == ["new"]
+    Cluster.objects.create(id="eu", name="EU")
+    name_edge_instances("eu")
+    assert "tunnel-1" in labels_of(find_groups(client, viewer, "tunnel", "/c/eu"), "instance")
 
 
 def test_hostile_queries(client: Client, person: MakeUser, record: Writer) -> None:
