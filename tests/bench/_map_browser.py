@@ -171,14 +171,15 @@ async def measure_updates(bench: MapBench, agents: int, proxies: int, *, rounds:
     await page.wait_for_url("**/map/**", wait_until="commit", timeout=_WAIT_MS)
     await page.wait_for_function(_PAINTED, timeout=_WAIT_MS)
     after_data = await page.evaluate(_MARK, "map-painted") - await page.evaluate(_MARK, "map-data")
-    overview = await _measure_rounds(page, fleet, rounds)
+    chance = random.Random(_SEED)  # one sequence: the same agents again would not change
+    overview = await _measure_rounds(page, fleet, rounds, chance)
     await page.focus("#map")
     await page.wait_for_timeout(1000 * _ROUND_INTERVAL)
     # The first cell size with one agent per cell.
     while await page.locator("#per-cell").is_visible():
         await page.keyboard.press("+")
         await page.wait_for_timeout(1000 * _ROUND_INTERVAL)
-    cells = await _measure_rounds(page, fleet, rounds)
+    cells = await _measure_rounds(page, fleet, rounds, chance)
     list_ms = [await _measure_list(bench, fleet.cluster) for _ in range(5)]
     await context.close()
     return {
@@ -192,9 +193,10 @@ async def measure_updates(bench: MapBench, agents: int, proxies: int, *, rounds:
     }
 
 
-async def _measure_rounds(page: Page, fleet: LiveFleet, rounds: int) -> dict[str, float]:
+async def _measure_rounds(
+    page: Page, fleet: LiveFleet, rounds: int, chance: random.Random
+) -> dict[str, float]:
     """Change a share of the agents each round; return the p95 from an event to its picture, and the longest frame."""
-    chance = random.Random(_SEED)
     await page.evaluate("() => performance.clearMeasures('map-update')")
     longest_frames = []
     for number in range(rounds):

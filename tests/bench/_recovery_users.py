@@ -128,8 +128,11 @@ class _Scenario:
             for n, backend in ((1, backend_of_auth_1), (2, self._backend))
         ]
         self._auths = auths
-        ports = [valkey.find_free_port() for _ in range(2 * 2 * self._size.proxies)]
-        self._ports = [(ports[2 * n], ports[2 * n + 1]) for n in range(2 * self._size.proxies)]
+        # The balancer names them before they are in use, so one could be found twice.
+        ports: set[int] = set()
+        while len(ports) < 2 * 2 * self._size.proxies:
+            ports.add(valkey.find_free_port())
+        self._ports = [(ports.pop(), ports.pop()) for _ in range(2 * self._size.proxies)]
         for n in range(self._size.proxies):
             await self._start_proxy(n, generation=1)
         balancers = [

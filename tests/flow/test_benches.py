@@ -15,17 +15,12 @@ from tests.fakes import teleport
 from tests.fakes.programs import skip_without
 from tests.meta.house import ROOT
 
-#: Benchmarks that do not yet end here every time, each with what happens.
-_LEFT_OUT = {
-    "map": "its smaller fleet paints no update after the zoom, so that it waits until its time limit",
-    "recovery": "ends with an error when other tests use both cores",
-}
 #: Of a benchmark that hangs: a `--quick` run takes less than 20 s on a quiet machine.
 _TIMEOUT_SECONDS = 300
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in names() if name not in _LEFT_OUT])
+@pytest.mark.parametrize("name", names())
 def test_bench_runs_quickly_to_its_end(name: str) -> None:
     """The last line is JSON with figures, targets, peers and missed targets; a missing peer skips the test, and its
     reason names the package."""
