@@ -73,15 +73,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFixtu
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out a file in which nothing has a mark that the run demands, or all has one that it refuses."""
-    demanded, refused = marks_of(config.option.markexpr)
-    if not (demanded or refused) or not collection_path.name.startswith("test_") or collection_path.is_dir():
+    """Leave out a file in which nothing has a mark that the run demands, or in which all have one that it excludes."""
+    demanded, excluded = marks_of(config.option.markexpr)
+    if not (demanded or excluded) or not collection_path.name.startswith("test_") or collection_path.is_dir():
         return None
     text = collection_path.read_text()
     if any(_TEXTS.get(name, f"mark.{name}") not in text for name in demanded):
         return True
     of_all = _MARKS_OF_FILE.search(text)
-    return True if of_all and any(f"mark.{name}" in of_all[0] for name in refused) else None
+    return True if of_all and any(f"mark.{name}" in of_all[0] for name in excluded) else None
 
 
 def marks_of(expression: str) -> tuple[list[str], list[str]]:
@@ -89,8 +89,8 @@ def marks_of(expression: str) -> tuple[list[str], list[str]]:
     if " or " in expression or "(" in expression:
         return [], []
     terms = re.split(r" and ", expression.strip())
-    refused = [term.removeprefix("not ") for term in terms if term.startswith("not ")]
-    return [term for term in terms if term.isidentifier()], refused
+    excluded = [term.removeprefix("not ") for term in terms if term.startswith("not ")]
+    return [term for term in terms if term.isidentifier()], excluded
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -51,7 +51,7 @@ _LIST_COMMANDS = {
     "Agent": "refloat agents",
     "Change": "refloat changes list",
     "Channel": "refloat channels list",
-    "Cluster": "manage.py cluster list",
+    "Cluster": "refloat cluster list",
     "Incident": "refloat incidents --state all",
     "Instance": "refloat instances",
     "Maintenance window": "refloat maintenance list",

@@ -30,6 +30,7 @@ from typing import Any
 import psutil
 import pytest
 
+from fleet.nodes.local import faults
 from fleet.nodes.local import record as fleet_record
 from fleet.processes import children, pids
 from fleet.processes.pids import ProcessState
@@ -351,6 +352,21 @@ def test_kill_is_seen_and_restart_brings_the_same_instance_back(fleet: Fleet) ->
         *(before[k] for k in ("grpc", "diag", "id")),
     ]
     eventually_sync(lambda: fleet.readyz("proxy-1") == 200)
+
+
+def test_process_that_cannot_start_starts_when_it_can(fleet: Fleet) -> None:
+    """An auth that restarts while it cannot reach its backend ends, and is started again until it runs."""
+    log = Path(fleet_record.load(fleet.home, "default").find_member("auth-1").log)
+    fleet.do("kill", "auth-1")
+    fleet.do("block-backend", "auth-1")
+    request = faults.restart_request_path(fleet_record.folder_of(fleet.home, "default"), "auth-1")
+    request.parent.mkdir(exist_ok=True)
+    request.touch()
+    eventually_sync(lambda: log.read_text().count("check that --backend is right") > 1)
+    assert fleet.ps()["auth-1"]["state"] == "dead"
+    fleet.do("unblock-backend", "auth-1")
+    eventually_sync(lambda: fleet.ps()["auth-1"]["state"] == "running")
+    eventually_sync(fleet.whole)
 
 
 def test_up_twice_on_one_home_is_refused(fleet: Fleet) -> None:

@@ -37,7 +37,7 @@ def test_long_tests_begin() -> None:
 
 
 @pytest.mark.parametrize(
-    ("expression", "demanded", "refused"),
+    ("expression", "demanded", "excluded"),
     [
         ("", [], []),
         ("not slow", [], ["slow"]),
@@ -48,17 +48,19 @@ def test_long_tests_begin() -> None:
         ("not (slow and serial)", [], []),
     ],
 )
-def test_marks_that_every_test_of_a_run_has(expression: str, demanded: list[str], refused: list[str]) -> None:
+def test_marks_that_every_test_of_a_run_has(
+    expression: str, demanded: list[str], excluded: list[str]
+) -> None:
     """Only these may leave a file out."""
-    assert scheduling.marks_of(expression) == (demanded, refused)
+    assert scheduling.marks_of(expression) == (demanded, excluded)
 
 
 def test_file_of_other_marks_is_left_out(pytestconfig: pytest.Config, tmp_path: Path) -> None:
     """A folder, a file of helpers and a run that demands nothing leave nothing out."""
-    quick, slow, both = (tmp_path / f"test_{name}.py" for name in ("quick", "slow", "both"))
+    quick, slow, pair = (tmp_path / f"test_{name}.py" for name in ("quick", "slow", "pair"))
     quick.write_text("def test_x(): ...")
     slow.write_text("pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]")
-    both.write_text("@pytest.mark.slow\ndef test_x(): ...\n\n\ndef test_y(): ...")
+    pair.write_text("@pytest.mark.slow\ndef test_x(): ...\n\n\ndef test_y(): ...")
     (tmp_path / "fakes.py").write_text("")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pytestconfig.option, "markexpr", "slow and not serial")

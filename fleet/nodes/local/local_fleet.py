@@ -21,6 +21,7 @@ import os
 import secrets
 import signal
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -34,6 +35,7 @@ from fleet.nodes.local.forward_names import PORTS
 from fleet.nodes.local.plan import FleetPlan
 from fleet.nodes.local.record import FleetError, FleetRecord, Member
 from fleet.processes import folders, pids, valkey
+from fleet.processes.child_restarter import describe_exit, pause_before_start
 from fleet.processes.supervisor import Child, Supervisor, SupervisorError, has_ready_line
 from fleet.protocol.networking.config import NetworkingConfigError
 
@@ -79,7 +81,7 @@ def run(plan: FleetPlan, home: Path, observer: FleetObserver) -> None:
         record_path = local_fleet.save_record()
         observer.on_up(local_fleet.make_record(), record_path, time.monotonic() - started_at)
         try:
-            supervisor.watch(on_exit=local_fleet.report_exit, on_tick=local_fleet.handle_restart_requests)
+            supervisor.watch(on_exit=local_fleet.handle_exit, on_tick=local_fleet.restart_processes)
         finally:
             record_path.unlink(missing_ok=True)
 
@@ -99,6 +101,9 @@ class _LocalFleet:
     #: Listen addresses of the forwarder by forward name.
     forward_addresses: dict[str, str] = field(default_factory=dict)
     ready_count: int = 0
+    #: When processes that failed start again (monotonic), and how often in a row they failed.
+    restart_times: dict[str, float] = field(default_factory=dict)
+    failure_counts: Counter[str] = field(default_factory=Counter)
 
     def start(self) -> None:
         """Start all processes and wait until they are ready. Raises SupervisorError, ValkeyError, FleetError."""
@@ -267,31 +272,50 @@ class _LocalFleet:
         """Write the record to its file, and return the path."""
         return fleet_record.save(self.home, self.make_record())
 
-    def report_exit(self, child: Child) -> None:
-        """Report a process that ended."""
-        self.observer.on_exit(child.name, _describe_exit(child.process.returncode), child.log)
+    def handle_exit(self, child: Child) -> None:
+        """Report a process that ended. One that failed starts again; one that a fault killed stays dead."""
+        code = child.process.returncode
+        note = self._schedule_restart(child) if code > 0 else ""
+        self.observer.on_exit(child.name, f"{describe_exit(code)}{note}", child.log)
 
-    def handle_restart_requests(self) -> None:
-        """Restart the dead processes that `faults.restart` requested."""
+    def restart_processes(self) -> None:
+        """Restart the dead processes that `faults.restart` requested, and those that failed, after a pause."""
+        now = time.monotonic()
+        names = {name for name, restart_time in self.restart_times.items() if restart_time <= now}
         for request_file in sorted((self.folder / "restart").glob("*")):
             request_file.unlink(missing_ok=True)
-            child = next(
-                (candidate for candidate in self.supervisor.children if candidate.name == request_file.name),
-                None,
-            )
-            if child is None or child.is_alive() or self.roles[child.name] in faults.NON_RESTARTABLE_ROLES:
-                continue
-            self._keep_ports(child)
-            try:
-                self.supervisor.restart(child)
-                self.supervisor.await_ready([child], timeout=START_TIMEOUT)
-                if self.forward_addresses and self.roles[child.name] in ("auth", "proxy"):
-                    self._set_forward_targets(child)
-            except (SupervisorError, FleetError) as error:
-                self.observer.on_exit(child.name, f"could not be restarted: {error}", child.log)
-                continue
+            names.add(request_file.name)
+        for child in [child for child in self.supervisor.children if child.name in names]:
+            self.restart_times.pop(child.name, None)
+            if not child.is_alive() and self.roles[child.name] not in faults.NON_RESTARTABLE_ROLES:
+                self._restart(child)
+
+    def _restart(self, child: Child) -> None:
+        self._keep_ports(child)
+        try:
+            self.supervisor.restart(child)
+            self.supervisor.await_ready([child], timeout=START_TIMEOUT)
+            if self.forward_addresses and self.roles[child.name] in ("auth", "proxy"):
+                self._set_forward_targets(child)
+        except (SupervisorError, FleetError) as error:
+            note = self._schedule_restart(child)
+            self.observer.on_exit(child.name, f"could not be restarted: {error}{note}", child.log)
+        else:
+            del self.failure_counts[child.name]
             self.save_record()
             self.observer.on_restart(child.name)
+
+    def _schedule_restart(self, child: Child) -> str:
+        """Schedule the restart of a process, and return when it is, for the report; empty if it cannot be restarted.
+
+        A service manager would restart it: for example an auth that restarts for a rollout while its backend is down.
+        """
+        if child.is_alive() or self.roles[child.name] in faults.NON_RESTARTABLE_ROLES:
+            return ""
+        self.failure_counts[child.name] += 1
+        pause = pause_before_start(self.failure_counts[child.name])
+        self.restart_times[child.name] = time.monotonic() + pause
+        return f"; restarting in {pause:.0f} s"
 
     def _keep_ports(self, child: Child) -> None:
         """Make a dead child listen on its old ports, unless a forward in front of it can get a new destination."""
@@ -307,12 +331,6 @@ class _LocalFleet:
                         child.argv += ("--tunnel-v01-listen", child.ready_message["tunnel_v01"])
                 elif role == "auth":
                     child.argv += ("--http-listen", child.ready_message["http"])
-
-
-def _describe_exit(code: int) -> str:
-    if code >= 0:
-        return f"ended with exit code {code}"
-    return f"was terminated by {signal.Signals(-code).name}"
 
 
 def _python_path() -> str:
