@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from playwright.async_api import expect
 
@@ -29,6 +31,8 @@ async def test_incident_prints_its_timeline_without_controls(visiting: Visiting)
     assert await page.evaluate(_CONTROLS) == []
     assert await page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert await page.evaluate("getComputedStyle(document.querySelector('#events')).color") == "rgb(0, 0, 0)"
+    time = await page.evaluate("getComputedStyle(document.querySelector('#events time'), '::before').content")
+    assert re.fullmatch(r'"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC"', time)
     assert await page.evaluate("document.documentElement.scrollWidth") <= _PAPER["width"]
     assert len(await page.pdf(format="A4")) > 10_000
 
