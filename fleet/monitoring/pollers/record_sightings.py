@@ -166,6 +166,8 @@ def note_feed_reset(
         reason = FeedResetReason.CONFLICT
     elif not changes.full or not before.epoch or changes.epoch in ("", LIST_EPOCH):
         return
+    elif changes.epoch == before.epoch and not before.revision:
+        return  # since revision 0, every list is complete: that of a proxy that has had no tunnels
     else:
         reason = FeedResetReason.GAP if changes.epoch == before.epoch else FeedResetReason.NEW_EPOCH
     log = PollLog(handle.writer.redis, handle.writer.prefix)
