@@ -94,3 +94,12 @@ def test_columns_are_kept_by_cookie(page: Client) -> None:
     text = page.get("/agents/").content.decode()
     assert 'class="why"' not in text
     assert 'data-label="Labels"' not in text
+
+
+def test_list_says_when_its_data_is_out_of_date(page: Client, fake_reader: FakeReader) -> None:
+    """Beside the number of agents, all of which are unknown then."""
+    assert "The data is out of date." not in page.get("/agents/").content.decode()
+    fake_reader.as_of = time.time() - 3600
+    response = page.get("/agents/")
+    assert "4</b> matching agents. The data is out of date." in response.content.decode()
+    assert dict(response.context["counts"])[State.UNKNOWN] == 4

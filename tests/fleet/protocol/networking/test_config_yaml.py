@@ -144,6 +144,14 @@ def test_unknown_keys_of_a_newer_document_are_ignored() -> None:
     assert config_yaml.from_document(newer, strict=False).config == NetworkingConfig(ssh_dial_timeout=9.0)
 
 
+def test_number_zero_is_a_duration() -> None:
+    """YAML has no unit for it; any other number needs one."""
+    text = YAML_TEXT.replace("keep_alive_interval: 5m0s", "keep_alive_interval: 0")
+    assert config_yaml.from_yaml(text).config.keep_alive_interval == 0.0
+    with pytest.raises(NetworkingConfigError, match="-1 is not a duration"):
+        config_yaml.from_yaml(text.replace("keep_alive_interval: 0", "keep_alive_interval: -1"))
+
+
 def test_empty_yaml_gives_the_defaults() -> None:
     """Empty documents and keys without values set nothing."""
     for text in ("", "spec:\n", "spec: {keep_alive_interval: , tunnel_strategy: }\nmetadata: {labels: }"):

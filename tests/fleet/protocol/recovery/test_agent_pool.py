@@ -16,6 +16,12 @@ def test_backoff_grows_to_its_ceiling() -> None:
     assert [high.next_pause(0.0, 1.0) for _ in range(10)] == [0, 1, 2, 3, 4, 5, 6, 7, 8, 8]
 
 
+def test_backoff_of_another_step() -> None:
+    """Multiples of the step, up to the ceiling."""
+    backoff = LinearBackoff(step=4.0, ceiling=10.0)
+    assert [backoff.next_pause(0.0, 0.0) for _ in range(5)] == [0, 2, 4, 5, 5]
+
+
 def test_backoff_starts_over_when_unused() -> None:
     """It starts over after 32 s (four ceilings) without use."""
     backoff = LinearBackoff()
