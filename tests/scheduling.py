@@ -1,7 +1,7 @@
 """Which process runs which tests, and in which order: a pytest plugin over xdist's scheduler.
 
-Tests of a file share their fixtures and so a process. Files that share a running program, or the models of all
-migrations, share a process as well.
+Tests of a file share their fixtures and so a process, unless each takes minutes. Files that share a running program,
+or the models of all migrations, share a process as well.
 A run of slow tests alone imports no file without any, and one of fast tests no file of slow ones alone: to import all
 of them costs each process half a minute.
 """
@@ -21,6 +21,8 @@ from xdist.scheduler import LoadScopeScheduling
 OF_THE_DEMO = ("tests/browser/test_console.py", "tests/flow/test_detection.py", "tests/flow/test_demo.py")
 #: Tests that share something by folder: the console in Chromium, and the rendered models of all migrations.
 SCOPE_BY_FOLDER = {"tests/browser/": "the console", "tests/fleet/migrations/": "the migrations"}
+#: Files whose tests share nothing, and take minutes each.
+BY_TEST = ("tests/flow/test_benches.py", "tests/flow/test_postgres.py")
 #: What takes long and comes last would leave the other processes idle, so these begin.
 LONG = (
     "tests/flow/test_soak.py",
@@ -46,7 +48,7 @@ _MARKS_OF_FILE = re.compile(r"^pytestmark = .*", re.MULTILINE)
 
 
 class ByFixture(LoadScopeScheduling):
-    """Gives a process a whole file, or all the files that share a running program."""
+    """Gives a process a whole file, all the files that share a running program, or a single long test."""
 
     @override
     def _split_scope(self, nodeid: str) -> str:
@@ -56,6 +58,8 @@ class ByFixture(LoadScopeScheduling):
 def scope_of(nodeid: str) -> str:
     """Return the name of what a test shares with others; they all run in one process."""
     file = nodeid.partition("::")[0]
+    if file in BY_TEST:
+        return nodeid
     if file in OF_THE_DEMO:
         return "the demo"
     return next((scope for folder, scope in SCOPE_BY_FOLDER.items() if file.startswith(folder)), file)

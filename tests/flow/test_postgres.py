@@ -17,6 +17,39 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 _ROOT = Path(__file__).resolve().parents[2]
 
 
+#: Tests that use the database, in two parts that may run at the same time.
+_PARTS = {
+    "engine": (
+        "tests/fleet/test_lease.py",
+        "tests/fleet/alerts/evidence/test_copies.py",
+        "tests/fleet/alerts/test_evaluator.py",
+        "tests/fleet/alerts/test_outbox.py",
+        "tests/fleet/alerts/test_repost.py",
+        "tests/fleet/alerts/test_setup_actions.py",
+        "tests/fleet/alerts/test_store.py",
+        "tests/fleet/changes",
+        "tests/fleet/migrations",
+        "tests/fleet/models",
+        "tests/fleet/monitoring/history",
+    ),
+    "pages": (
+        "tests/dashboards/access/test_views.py",
+        "tests/dashboards/alerts/api",
+        "tests/dashboards/alerts/views",
+        "tests/dashboards/changes/api",
+        "tests/dashboards/changes/views",
+        "tests/dashboards/fleet/api",
+        "tests/dashboards/fleet/test_agent_history.py",
+        "tests/dashboards/fleet/test_history.py",
+        "tests/dashboards/fleet/views",
+        "tests/dashboards/shared/api",
+        "tests/dashboards/system",
+        "tests/dashboards/test_api_v1.py",
+        "tests/dashboards/test_pages.py",
+    ),
+}
+
+
 @pytest.fixture
 def database_url() -> Iterator[str]:
     """A PostgreSQL server of its own."""
@@ -24,7 +57,8 @@ def database_url() -> Iterator[str]:
         yield url
 
 
-def test_models_and_api_on_postgresql(database_url: str) -> None:
+@pytest.mark.parametrize("part", _PARTS)
+def test_models_and_api_on_postgresql(database_url: str, part: str) -> None:
     """Migrations apply, and the tests of models, history, alerting, tokens, pages and API see no difference."""
     outcome = subprocess.run(
         [
@@ -38,32 +72,7 @@ def test_models_and_api_on_postgresql(database_url: str) -> None:
                 "-p",
                 "no:cacheprovider",
             ),
-            *(
-                "tests/fleet/test_lease.py",
-                "tests/fleet/alerts/evidence/test_copies.py",
-                "tests/fleet/alerts/test_evaluator.py",
-                "tests/fleet/alerts/test_outbox.py",
-                "tests/fleet/alerts/test_repost.py",
-                "tests/fleet/alerts/test_setup_actions.py",
-                "tests/fleet/alerts/test_store.py",
-                "tests/fleet/migrations",
-                "tests/fleet/models",
-                "tests/fleet/changes",
-                "tests/fleet/monitoring/history",
-                "tests/dashboards/access/test_views.py",
-                "tests/dashboards/alerts/api",
-                "tests/dashboards/alerts/views",
-                "tests/dashboards/changes/api",
-                "tests/dashboards/changes/views",
-                "tests/dashboards/fleet/api",
-                "tests/dashboards/fleet/test_agent_history.py",
-                "tests/dashboards/fleet/test_history.py",
-                "tests/dashboards/fleet/views",
-                "tests/dashboards/shared/api",
-                "tests/dashboards/system",
-                "tests/dashboards/test_api_v1.py",
-                "tests/dashboards/test_pages.py",
-            ),
+            *_PARTS[part],
         ],
         cwd=_ROOT,
         env={**os.environ, "DATABASE_URL": database_url},

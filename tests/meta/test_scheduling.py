@@ -16,6 +16,7 @@ from tests.meta.house import ROOT
             "tests/fleet/protocol/recovery/test_tracker.py",
         ),
         ("tests/flow/test_demo.py::test_x", "the demo"),
+        ("tests/flow/test_benches.py::test_x[a]", "tests/flow/test_benches.py::test_x[a]"),
         ("tests/flow/test_detection.py::test_x", "the demo"),
         ("tests/browser/test_console.py::test_x", "the demo"),
         ("tests/browser/test_map.py::test_x", "the console"),
@@ -90,4 +91,4 @@ def _ignored(path: Path, config: pytest.Config) -> bool:
 
 def test_long_names_are_there() -> None:
     """A file that was moved is not waited for any more."""
-    assert [name for name in scheduling.LONG if not (ROOT / name).exists()] == []
+    assert [name for name in (*scheduling.LONG, *scheduling.BY_TEST) if not (ROOT / name).exists()] == []
