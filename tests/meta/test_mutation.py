@@ -67,6 +67,12 @@ def test_nearest_tests_begin_with_the_own_file() -> None:
     assert not any(test.startswith(("tests/flow", "tests/browser")) for test in tests)
 
 
+def test_nearest_tests_of_a_module_behind_an_interface() -> None:
+    """The law of the classifier imports the package, and not the rules that it tries."""
+    law = "tests/fleet/monitoring/classify/test_columns.py"
+    assert law in find_nearest_tests("fleet/monitoring/classify/column_rules.py")
+
+
 def test_reasons_belong_to_lines_that_exist() -> None:
     """A reason must not excuse a mutant of another program."""
     for module, before, after in EQUIVALENTS:

@@ -1,10 +1,10 @@
-"""The tests nearest to a module: its own test file, and the files that import it."""
+"""The tests nearest to a module: its own test file, the files that import it, and those that import its package."""
 
 from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import takewhile
 from pathlib import Path
@@ -16,14 +16,19 @@ MAX_FILES = 8
 
 
 def find_nearest_tests(module: str) -> list[str]:
-    """Return the test files of a module, its own first, then those that share most folders with it."""
+    """Return the test files of a module, its own first; of the others, those that share most folders with it first."""
     own_path = Path("tests", module).with_name(f"test_{Path(module).name}")
     own_paths = [str(own_path)] if (ROOT / own_path).is_file() else []
-    importers = _index_importers()[module.removesuffix(".py").replace("/", ".")]
-    other_paths = sorted(
-        set(importers) - set(own_paths), key=lambda path: (-_count_shared_folders(path, module), path)
-    )
-    return [*own_paths, *other_paths][:MAX_FILES]
+    name = module.removesuffix(".py").replace("/", ".")
+    paths = [*own_paths, *_sort_by_place(_index_importers()[name], module)]
+    # A package with an interface hides its modules from the tests that use it.
+    if "import" in (ROOT / module).with_name("__init__.py").read_text():
+        paths += _sort_by_place(_index_importers()[name.rpartition(".")[0]], module)
+    return list(dict.fromkeys(paths))[:MAX_FILES]
+
+
+def _sort_by_place(paths: Iterable[str], module: str) -> list[str]:
+    return sorted(paths, key=lambda path: (-_count_shared_folders(path, module), path))
 
 
 def _count_shared_folders(test_path: str, module: str) -> int:

@@ -10,6 +10,7 @@ from fleet.monitoring.classify import InstanceCondition, prepare_frame
 from fleet.monitoring.classify.instance_conditions import last_attempt_at
 from fleet.monitoring.evidence import FeedFreshness
 from tests.fakes.small_fleet import (
+    AUTH_1,
     DEREGISTERED,
     EXPIRED,
     NOW,
@@ -46,6 +47,16 @@ def test_proxy_is_live_unless_silent(facts: dict[str, Any], is_live: bool) -> No
     """Recently reported tunnels of a sick proxy count unless it is silent."""
     assert condition_of_proxy(facts).is_live is is_live
     assert not condition_of_proxy(facts, FeedFreshness(NOW, NOW - 60)).is_live
+
+
+def test_feed_is_fresh_until_it_is_not_read_any_more() -> None:
+    """A failed attempt counts: its proxy is polled. An auth has no feed."""
+    assert condition_of_proxy({}).is_feed_fresh
+    assert condition_of_proxy({}, FeedFreshness(NOW, NOW - 60)).is_feed_fresh
+    assert not condition_of_proxy({}, FeedFreshness(NOW - 60, NOW - 60)).is_feed_fresh
+    assert not condition_of_proxy({}, FeedFreshness()).is_feed_fresh
+    conditions = prepare_frame(fleet(), NOW).conditions
+    assert not conditions[AUTH_1].is_feed_fresh
 
 
 @pytest.mark.parametrize(

@@ -170,10 +170,36 @@ def test_expected_reconnect_of_an_agent_without_a_verdict(writer: Writer) -> Non
     assert memory["home_proxy"].tolist() == [NO_INSTANCE] * 2
 
 
+def test_end_of_all_reconnects_adds_no_memory(writer: Writer, redis: Redis) -> None:
+    """The memory has a row for each agent, and none for an agent that does not exist."""
+    epoch = writer.create("default", RecordSeed())
+    writer.intern_agents("default", epoch, [("a", "1")])
+    writer.expect_reconnects("default", {"a": 50.0})
+    writer.expect_reconnects("default", {})
+    assert redis.strlen(writer.keys("default").memory) == MEMORY.itemsize
+
+
+def test_memory_and_its_version_are_read_at_the_same_moment(writer: Writer, redis: Redis) -> None:
+    """With a newer version than the rows, the change would overwrite those of another round."""
+    epoch = writer.create("default", RecordSeed())
+    writer.intern_agents("default", epoch, [("a", "1")])
+    count = _count_transactions(redis)
+    writer.set_retired("default", epoch, [], is_retired=True)
+    assert _count_transactions(redis) == count + 1
+
+
+def _count_transactions(redis: Redis) -> int:
+    """Return how many transactions the server has executed."""
+    stats = redis.info("commandstats")
+    assert isinstance(stats, dict)
+    return int(stats.get("cmdstat_exec", {"calls": 0})["calls"])
+
+
 def test_outbox_entries_are_removed_in_any_order(writer: Writer, redis: Redis) -> None:
     """An entry stays in the outbox until it is removed."""
     redis.rpush(writer.keys("default").outbox, b"one", b"two")
     assert writer.read_outbox("default", 10) == [b"one", b"two"]
+    assert writer.read_outbox("default", 1) == [b"one"]
     writer.remove_from_outbox("default", b"one")
     assert writer.read_outbox("default", 10) == [b"two"]
 
