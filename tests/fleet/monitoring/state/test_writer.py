@@ -141,6 +141,7 @@ def test_commit_after_an_operator_retired_an_agent(writer: Writer) -> None:
 def test_expected_reconnects_replace_earlier_ones(writer: Writer, redis: Redis) -> None:
     """Unknown ids are left out; repeating the call writes nothing."""
     fill(writer, [State.HEALTHY] * 3)
+    assert redis.strlen(writer.keys("default").heartbeats) == 3 * HEARTBEAT.itemsize
     before = writer.load("default")
     writer.expect_reconnects("default", {"agent-1-id": 50.0, "agent-3-id": 60.0, "agent-9-id": 70.0})
     marked_record = writer.load("default")
