@@ -1,4 +1,4 @@
-"""The tests nearest to a module: its own test file, the files that import it, and those that import its package."""
+"""The tests nearest to a module: its own test file, those that import it or its package, and those beside its own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.mutation.areas import ROOT
 
 #: Test files that run for a mutant.
-MAX_FILES = 8
+MAX_FILES = 10
 
 
 def find_nearest_tests(module: str) -> list[str]:
@@ -24,7 +24,8 @@ def find_nearest_tests(module: str) -> list[str]:
     # A package with an interface hides its modules from the tests that use it.
     if "import" in (ROOT / module).with_name("__init__.py").read_text():
         paths += _sort_by_place(_index_importers()[name.rpartition(".")[0]], module)
-    return list(dict.fromkeys(paths))[:MAX_FILES]
+    neighbours = sorted(str(path.relative_to(ROOT)) for path in (ROOT / own_path.parent).glob("test_*.py"))
+    return list(dict.fromkeys([*paths, *neighbours]))[:MAX_FILES]
 
 
 def _sort_by_place(paths: Iterable[str], module: str) -> list[str]:
