@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import ssl
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtensionOID, NameOID
 
 from fleet.clusters.connection_test.certificates import (
     format_day,
@@ -38,6 +44,20 @@ def test_what_is_no_certificate_has_no_facts() -> None:
     """A server or a file may contain anything."""
     assert read_certificate(b"x") is None
     assert read_pem_certificates(b"x") == []
+
+
+def test_damaged_extension_has_no_names() -> None:
+    """The owner and the dates are readable nevertheless."""
+    key, now = ec.generate_private_key(ec.SECP256R1()), datetime(2026, 1, 1, tzinfo=UTC)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "auth-1")])
+    damaged = x509.UnrecognizedExtension(ExtensionOID.SUBJECT_ALTERNATIVE_NAME, b"x")
+    builder = x509.CertificateBuilder(name, name, key.public_key(), 1, now, now + timedelta(days=1))
+    certificate = builder.add_extension(damaged, critical=False).sign(key, hashes.SHA256())
+
+    facts = read_certificate(certificate.public_bytes(serialization.Encoding.DER))
+
+    assert facts is not None
+    assert (facts.common_name, facts.names) == ("auth-1", ())
 
 
 def test_the_issuer_is_found_by_its_signature(tmp_path: Path) -> None:

@@ -33,6 +33,12 @@ def test_sources_are_equal_by_name() -> None:
     assert EvidenceSource("health", _query) not in responses
 
 
+def test_new_target_asks_for_a_feed_from_its_beginning() -> None:
+    """Without an epoch, and from revision 0 on."""
+    target = PollTarget(None, InstanceKind.AUTH, "a:1")
+    assert (target.feed_epoch, target.feed_revision) == ("", 0)
+
+
 async def test_modules_of_the_how_to_are_a_source(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, connections: Connections
 ) -> None:
