@@ -16,7 +16,14 @@ from fleet.alerts.notifications import (
     subject_of,
     text_of,
 )
-from fleet.vocabulary.incidents import Cause, CauseKind, Notification, NotificationKind
+from fleet.vocabulary.incidents import (
+    Cause,
+    CauseKind,
+    Incident,
+    IncidentState,
+    Notification,
+    NotificationKind,
+)
 from tests.fakes.alerting import NO_TUNNEL, PROXY, AlertSimulation, healthy_facts, stranded_facts
 
 _LINKS = NotificationLinks("https://console.example.com", "https://wiki.example.com/proxy", 7)
@@ -165,6 +172,25 @@ def test_headline_leaves_out_the_error_of_an_instance(error: str) -> None:
         incident, summary=f"proxy-1 does not answer: the last two attempts failed (127.0.0.1:1: {error})."
     )
     assert headline_of(sick) == "proxy-1 does not answer: the last two attempts failed"
+
+
+@pytest.mark.parametrize(
+    ("kind", "summary", "headline"),
+    [
+        (CauseKind.AGENTS, "7 agents are stranded.", "7 agents are stranded (unknown cause)"),
+        (
+            CauseKind.AGENTS,
+            "7 agents are stranded because they lost their tunnels.",
+            "7 agents are stranded because they lost their tunnels",
+        ),
+        (CauseKind.FLEET, "7 agents have excess tunnels.", "7 agents have excess tunnels"),
+    ],
+)
+def test_headline_names_the_cause_once(kind: CauseKind, summary: str, headline: str) -> None:
+    """Unless it gives a reason, or is about the whole fleet."""
+    cause = Cause(kind, "unknown", "unknown cause")
+    incident = Incident("default", cause, 1, IncidentState.FIRING, 100.0, summary=summary)
+    assert headline_of(incident) == headline
 
 
 @pytest.mark.parametrize(

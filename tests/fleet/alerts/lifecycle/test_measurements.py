@@ -4,6 +4,8 @@ from dataclasses import replace
 
 from fleet.alerts.facts import AffectedGroup
 from fleet.alerts.findings import evaluate_rules
+from fleet.alerts.lifecycle.context import EvaluationContext
+from fleet.alerts.lifecycle.measurements import with_marks, with_measurements
 from fleet.alerts.rules import DEFAULT_RULES
 from fleet.vocabulary.incidents import Incident, IncidentState, Severity
 from tests.fakes.alerting import PROXY, AlertSimulation, healthy_facts, stranded_facts
@@ -53,6 +55,16 @@ def test_agents_at_risk_that_strand_later_are_described_as_stranded() -> None:
     quiet = simulation.incidents[PROXY.key]
     assert (quiet.state, quiet.peak_count) == (IncidentState.RECOVERING, 27)
     assert quiet.summary == "proxy-1 was failing: 27 agents were stranded."
+
+
+def test_names_of_agents_stay_until_there_are_others() -> None:
+    """The notification that an incident is resolved names those that it affected."""
+    context = EvaluationContext(130.0, 130.0, _RULES)
+    named = replace(_FINDING, agent_names=("agent-1",))
+    incident = with_measurements(with_marks(_NEW, named, context), named, context)
+    assert incident.agent_names == ("agent-1",)
+    assert with_measurements(incident, replace(named, agent_names=()), context).agent_names == ("agent-1",)
+    assert with_measurements(incident, replace(named, agent_names=("b",)), context).agent_names == ("b",)
 
 
 def test_trend_has_at_most_60_points() -> None:

@@ -57,6 +57,21 @@ def test_plan_contains_the_reason_why_nothing_is_sent(change: dict[str, object],
     assert find_due_notification(incident, _evaluation(simulation.now)) is None
 
 
+@pytest.mark.parametrize(
+    ("notified_count", "count", "is_notified"),
+    [(3, 8, False), (3, 9, True), (20, 30, False), (20, 31, True)],
+)
+def test_growth_is_notified_by_factor_and_number(notified_count: int, count: int, is_notified: bool) -> None:
+    """More than 5 agents and more than half as many again."""
+    simulation = AlertSimulation()
+    simulation.run(60, stranded_facts(207))
+    incident = replace(
+        simulation.incidents[PROXY.key], notified_affected_count=notified_count, affected_count=count
+    )
+    plan = plan_notification(incident, _evaluation(simulation.now))
+    assert (plan.kind is NotificationKind.UPDATE) is is_notified
+
+
 def test_pending_incident_says_when_it_fires() -> None:
     """As soon as it has lasted for enough polls and only its time is missing; the earliest of its rules counts."""
     rules = {
