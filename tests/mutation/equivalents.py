@@ -26,4 +26,9 @@ EQUIVALENTS: Mapping[tuple[str, str, str], str] = {
         'worker_direction = "behind" if worst > 0 else "ahead of"',
         'worker_direction = "behind" if worst >= 0 else "ahead of"',
     ): "an offset of 0 was OK a few lines before",
+    (
+        "fleet/changes/networking/closing_plan.py",
+        "affected_agents: tuple[str, ...] = field(repr=False, default=())",
+        "affected_agents: tuple[str, ...] = field(repr=True, default=())",
+    ): "shows only in the text of an object for programmers",
 }

@@ -421,12 +421,11 @@ def test_failing_instances_of_a_region_are_one_incident() -> None:
 
 def test_region_and_group_of_the_same_proxies_are_one_incident() -> None:
     """The region includes the group, although it has no other instance."""
-    proxies = [Cause(CauseKind.PROXY, f"p{n}", f"proxy-{n}") for n in range(3)]
+    proxies = [Cause(CauseKind.PROXY, f"p{n}", f"proxy-{n}") for n in range(2)]
     keys = tuple(cause.key for cause in proxies)
     facts: ClusterFacts = replace(
         healthy_facts(),
-        affected_groups=tuple(AffectedGroup(cause, stranded_count=100) for cause in proxies[:2]),
-        sick_instances=tuple(SickInstance(cause, f"{cause.name} is silent.", 100) for cause in proxies[:2]),
+        sick_instances=tuple(SickInstance(cause, f"{cause.name} is silent.", 100) for cause in proxies),
         members_by_cause={
             Cause(CauseKind.REGION, "eu-west", "region eu-west"): keys,
             Cause(CauseKind.GROUP, "blue", "proxy group blue"): keys,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.changes.instance_dialer import Dialer
+from fleet.changes.instance_dialer import Dialer, call_instance_admin
 from fleet.monitoring.sources import SourceError
 from fleet.nodes.auth.server import Auth
 from fleet.nodes.shared import node_policies
@@ -29,6 +29,15 @@ async def plane(valkey_url: str, prefix: str) -> AsyncIterator[Plane]:
 
 def _facts(identity: str, address: str) -> InstanceFacts:
     return InstanceFacts(identity, 0, InstanceKind.AUTH, identity, address)
+
+
+async def test_failed_admin_call_is_a_sentence() -> None:
+    """Of an instance that does not respond, and of an address that is none."""
+    for address in ("127.0.0.1:1", "nowhere"):
+        error = await call_instance_admin(
+            address, InstanceKind.PROXY, None, lambda instance: instance.drain("to try")
+        )
+        assert error, address
 
 
 async def test_dialer_calls_reach_the_instance(plane: Plane, tmp_path: Path) -> None:

@@ -60,11 +60,15 @@ def test_agents_at_risk_that_strand_later_are_described_as_stranded() -> None:
 def test_names_of_agents_stay_until_there_are_others() -> None:
     """The notification that an incident is resolved names those that it affected."""
     context = EvaluationContext(130.0, 130.0, _RULES)
-    named = replace(_FINDING, agent_names=("agent-1",))
-    incident = with_measurements(with_marks(_NEW, named, context), named, context)
+    first_finding = replace(_FINDING, agent_names=("agent-1",))
+    incident = with_measurements(with_marks(_NEW, first_finding, context), first_finding, context)
     assert incident.agent_names == ("agent-1",)
-    assert with_measurements(incident, replace(named, agent_names=()), context).agent_names == ("agent-1",)
-    assert with_measurements(incident, replace(named, agent_names=("b",)), context).agent_names == ("b",)
+    assert with_measurements(incident, replace(first_finding, agent_names=()), context).agent_names == (
+        "agent-1",
+    )
+    assert with_measurements(incident, replace(first_finding, agent_names=("b",)), context).agent_names == (
+        "b",
+    )
 
 
 def test_trend_has_at_most_60_points() -> None:

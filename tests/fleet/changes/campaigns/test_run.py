@@ -16,6 +16,7 @@ from fleet.models.changes import AuditEntry, Change
 from fleet.models.clusters import Cluster
 from fleet.monitoring.views import FleetTable
 from fleet.protocol.durations import format_clock_time
+from fleet.vocabulary.campaigns import CampaignAgentState
 from fleet.vocabulary.changes import ChangeState
 from tests.fakes.campaign_fleet import CampaignFleet
 from tests.fleet.changes.conftest import NOW, CampaignScenario, actor_of
@@ -463,6 +464,8 @@ def test_unreachable_proxy_fails_its_agents(cluster: Cluster, alice: User) -> No
     campaign.run_until_ended()
     counts = campaigns.counts_of(campaign.change)
     assert (counts.succeeded_count, counts.failed_count) == (6, 3)
+    failed_rows = campaign.change.campaign_agents.filter(state=CampaignAgentState.FAILED.value)
+    assert all(row.ended_at - row.requested_at >= 5 for row in failed_rows)
 
 
 def test_second_campaign_waits_for_the_first(cluster: Cluster, alice: User) -> None:

@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 
 from fleet import lease
 from fleet.changes.campaigns import campaigns
-from fleet.models.clusters import Cluster
+from fleet.models.clusters import Cluster, ClusterLease
 from fleet.monitoring.views import FleetTable
 from tests.fakes.campaign_fleet import CampaignFleet
 from tests.fleet.changes.conftest import CampaignScenario
@@ -76,3 +76,23 @@ def test_step_that_waits_for_slow_proxies_keeps_its_lease(
     monkeypatch.setattr(fleet, call_name, call_slowly)
     campaign.step()
     assert sorted(called_proxies) == ["proxy-0", "proxy-1", "proxy-2"]
+
+
+def test_slow_proxies_do_not_end_the_lease(
+    cluster: Cluster, alice: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three proxies that take 20 s each: the lease of 30 s is renewed before each."""
+    campaign = CampaignScenario(cluster, alice, CampaignFleet.of(30), rate_per_minute=6000, canary_size=0)
+    campaign.confirm()
+    campaign.step()
+    advise, remaining_seconds = campaign.fleet.advise, []
+
+    def advise_slowly(*args: Any) -> Any:
+        expires_at = ClusterLease.objects.get(change=campaign.change).expires_at
+        remaining_seconds.append((expires_at - campaign.moment).total_seconds())
+        campaign.now += 20
+        return advise(*args)
+
+    monkeypatch.setattr(campaign.fleet, "advise", advise_slowly)
+    campaign.step()
+    assert remaining_seconds == [30.0] * 3

@@ -39,6 +39,11 @@ def test_fleet_snapshot_contains_agents_proxies_and_reports() -> None:
     assert [proxy.name for proxy in fleet.proxies] == ["proxy-1", "proxy-2"]
 
 
+def test_data_of_the_future_is_not_younger_than_new() -> None:
+    """The clock of the worker may be ahead."""
+    assert fleet_snapshot_of(_table(), {}, NOW - 60).age_seconds == 0.0
+
+
 @pytest.mark.parametrize(
     ("state", "is_tracked", "is_uncertain"),
     [

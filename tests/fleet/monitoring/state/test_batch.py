@@ -19,15 +19,15 @@ def test_batch_without_writes_is_empty(redis: Redis, prefix: str) -> None:
 
 def test_failed_guard_writes_nothing(redis: Redis, prefix: str) -> None:
     """The number of the first guard that failed is returned, from 1 on."""
-    key, other = f"{prefix}:a", f"{prefix}:b"
+    key, other_key = f"{prefix}:a", f"{prefix}:b"
     redis.set(key, "old")
     batch = Batch(redis)
     batch.guard_value(key, "old")
     batch.guard_field(f"{prefix}:h", "f", "")
     batch.guard_length(key, 4)
-    batch.add_command("SET", other, "1")
+    batch.add_command("SET", other_key, "1")
     assert batch.run() == 3
-    assert redis.get(other) is None
+    assert redis.get(other_key) is None
 
 
 def test_rows_are_padded_and_written_in_place(redis: Redis, prefix: str) -> None:
