@@ -31,4 +31,9 @@ EQUIVALENTS: Mapping[tuple[str, str, str], str] = {
         "affected_agents: tuple[str, ...] = field(repr=False, default=())",
         "affected_agents: tuple[str, ...] = field(repr=True, default=())",
     ): "shows only in the text of an object for programmers",
+    (
+        "fleet/changes/operations/retirements.py",
+        "writer: Writer, cluster: str, epoch: str, indices: Sequence[int], *, is_retired: bool",
+        "writer: Writer, cluster: str, epoch: str, indices: Sequence[int], /, is_retired: bool",
+    ): "every caller names the argument",
 }

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 from django.contrib.auth.models import User
 
-from fleet.changes import kinds
+from fleet.changes import ChangeRefusedError, kinds
 from fleet.changes.policies.kind import plan_completion
 from fleet.models.actions import DesiredPolicy
 from fleet.models.clusters import Cluster
@@ -75,3 +76,18 @@ def test_a_rollout_is_superseded_when_its_values_were_changed_again(cluster: Clu
     assert not kinds.kind_of(rollout.change).is_superseded(rollout.change)
     DesiredPolicy.objects.filter(cluster=cluster).update(value="45s")
     assert kinds.kind_of(rollout.change).is_superseded(rollout.change)
+
+
+def test_undo_plans_the_values_from_before_unless_they_changed_again(cluster: Cluster, alice: User) -> None:
+    """In full: what the change set is removed, and restarts with it."""
+    rollout = Rollout(cluster, alice, *make_auths(2))
+    for _ in range(30):
+        rollout.step()
+    change, kind = rollout.change, kinds.kind_of(rollout.change)
+    plan = kind.plan_undo(change, actor_of(alice), NOW, rollout.nodes.record(rollout.now))
+    assert change.after
+    assert (plan.before, plan.after) == (change.after, change.before)
+    assert plan.rollout_steps.count() == 2
+    DesiredPolicy.objects.filter(cluster=cluster).update(value="45s")
+    with pytest.raises(ChangeRefusedError, match="was changed again since"):
+        kind.plan_undo(change, actor_of(alice), NOW, rollout.nodes.record(rollout.now))
