@@ -20,6 +20,7 @@ from fleet.monitoring.history import keyframes
 from fleet.monitoring.history.past_columns import empty_columns
 from fleet.monitoring.views import InstanceView
 from fleet.protocol.recovery.announce import AUTH_TTL_VARIABLE
+from fleet.transport.admin import AdminError
 from fleet.vocabulary.changes import ChangeState
 from fleet.vocabulary.instances import InstanceState
 from fleet.vocabulary.rollouts import RolloutStepState
@@ -404,3 +405,31 @@ def test_silent_instance_is_named_in_the_result(cluster: Cluster, alice: User) -
     assert rollout.change.detail == (
         "desired values stored; no restarts; auth-1 did not respond and kept the previous values"
     )
+
+
+def test_refused_restart_fails_its_instance_and_ends_its_drain(
+    cluster: Cluster, alice: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At once, with the sentence of the instance."""
+    auths = make_auths(2)
+    rollout = Rollout(cluster, alice, *auths)
+
+    def refuse(*_: object) -> None:
+        raise AdminError("auth-1: restarts are not allowed")
+
+    monkeypatch.setattr(rollout.nodes, "restart", refuse)
+    while rollout.rows[0].state != RolloutStepState.FAILED:
+        rollout.step()
+    assert rollout.rows[0].detail == "auth-1: restarts are not allowed"
+    assert auths[0].requests == ["send_policies", "drain", "undrain"]
+    assert rollout.now - NOW.timestamp() < 20
+
+
+def test_forecast_gives_no_agents_to_an_instance_that_is_sick(cluster: Cluster, alice: User) -> None:
+    """Agents of a restarting auth move to one that is OK."""
+    auths = [*make_auths(2), PolicyNode("auth-3", state=InstanceState.UNHEALTHY)]
+    for auth in auths[:2]:
+        auth.agents = 10
+    values = {auths[0].id: TTL["auth"]}
+    loads = Rollout(cluster, alice, *auths, desired_values=values).change.plan["loads"]
+    assert {load["name"]: load["after"] for load in loads} == {"auth-1": 0, "auth-2": 20, "auth-3": 0}

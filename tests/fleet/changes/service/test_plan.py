@@ -93,6 +93,8 @@ def test_deregistered_instance_is_refused(make_scenario: MakeScenario) -> None:
     table = make_scenario(CampaignFleet.of(3)).fleet.table(0.0)
     with pytest.raises(ChangeRefusedError, match="proxy-9 is no longer in the fleet"):
         service_plan.require_view(table, "p9", "proxy-9")
+    for view in table.instances.values():
+        assert service_plan.require_view(table, view.facts.id, view.facts.name) is view
 
 
 @pytest.mark.parametrize(("kind", "is_first"), [("proxy", True), ("auth", False)])
