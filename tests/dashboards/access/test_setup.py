@@ -27,6 +27,14 @@ def test_link_leads_to_a_signed_in_administrator(client: Client) -> None:
     assert list(User.objects.values_list("username", flat=True)) == ["ada"]
 
 
+def test_spaces_around_a_password_are_part_of_it(client: Client) -> None:
+    """As at every sign-in."""
+    password = " correct horse battery "
+    form = _FORM | {"password": password, "password_again": password}
+    assert client.post(f"/setup/{create_setup_token()}/", form).status_code == 302
+    assert User.objects.get().check_password(password)
+
+
 @pytest.mark.parametrize(
     ("change", "error"),
     [

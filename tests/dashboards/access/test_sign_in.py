@@ -9,6 +9,7 @@ from django.test import Client
 from pytest_django import Settings
 
 from dashboards.access.sign_in import role_of
+from dashboards.shared import refusals
 from tests.dashboards.conftest import MakeUser
 from tests.fakes.identity import IdentityProvider, identity_provider
 
@@ -66,6 +67,7 @@ def test_second_factor_is_not_added_without_proving_again(client: Client, person
     client.force_login(person("viewer"))
     answer = client.get("/accounts/2fa/totp/activate/")
     assert answer["Location"].startswith("/accounts/reauthenticate/")
+    assert refusals.reason_of(answer.wsgi_request) == "the password must be entered again"
 
 
 def test_role_of_claims(settings: Settings) -> None:
@@ -185,6 +187,7 @@ def _submit_password(client: Client, password: str, address: str) -> bool:
         ("203.0.113.7", "198.51.100.1", False),
         ("203.0.113.7", "203.0.113.7", True),
         ("2001:db8::1", "2001:db8::2", True),
+        ("2001:db8::1", "2001:db8:0:0:8000::1", True),
         ("2001:db8::1", "2001:db8:1::1", False),
     ],
 )
