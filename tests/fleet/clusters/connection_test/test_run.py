@@ -432,3 +432,19 @@ async def test_addresses_from_dns(plane: Plane) -> None:
     )
     assert steps[StepName.CONNECT].verdict is StepVerdict.WARNING
     assert steps[StepName.INSTANCES].text == "1 auth and 1 proxy."
+
+
+async def test_a_step_that_fails_in_refloat_ends_no_other(plane: Plane) -> None:
+    """The log of the worker has the error."""
+    auth = await plane.auth()
+
+    def fail() -> float:
+        raise RuntimeError("no clock")
+
+    test = run_connection_test(AddressKind.STATIC, [auth.instance.grpc_address], None, clock=fail)
+    steps = {step.name: step async for step in test}
+
+    assert list(steps) == list(REFLOAT.test_steps)
+    step = steps[StepName.TLS]
+    assert (step.verdict, step.text) == (StepVerdict.FAILED, "This step ended with an error in Refloat.")
+    assert steps[StepName.CONNECT].verdict is StepVerdict.OK
