@@ -412,3 +412,18 @@ async def test_only_a_sample_of_many_moves_is_drawn(page: Page) -> None:
     """Evenly spread."""
     assert await call(page, "map-overlay", "return m.sample(a, 3);", [1, 2]) == [1, 2]
     assert await call(page, "map-overlay", "return m.sample(a, 3);", list(range(9))) == [0, 3, 6]
+
+
+async def test_canvas_of_a_new_size_has_the_colour_of_the_page(page: Page) -> None:
+    """Until there is data: an opaque canvas would be black."""
+    pixel = await call(
+        page,
+        "map-paint",
+        """
+        const painter = new m.Painter(document.createElement("canvas"), []);
+        const names = ["page", "block", "line", "dead", "deadLine", "stranding", "strandingLine"];
+        painter.resize(40, 30, Object.fromEntries(names.map((name) => [name, name === "page" ? "#f2f4f6" : "#000000"])));
+        return [...painter.context.getImageData(20, 15, 1, 1).data];
+        """,
+    )
+    assert pixel == [0xF2, 0xF4, 0xF6, 0xFF]

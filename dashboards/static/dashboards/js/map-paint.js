@@ -38,6 +38,9 @@ export class Painter {
     this.buffer = new Uint32Array(this.image.data.buffer);
     this.sprites = new Sprites(this.looks, theme, this.scale);
     this.theme = Object.fromEntries(["page", "block", "line", "dead", "deadLine", "stranding", "strandingLine"].map((name) => [name, pixelOf(theme[name])]));
+    // An opaque canvas of a new size is black until it is painted, which needs data.
+    this.buffer.fill(this.theme.page);
+    this.context.putImageData(this.image, 0, 0);
   }
 
   /**
