@@ -422,7 +422,8 @@ async def test_canvas_of_a_new_size_has_the_colour_of_the_page(page: Page) -> No
         """
         const painter = new m.Painter(document.createElement("canvas"), []);
         const names = ["page", "block", "line", "dead", "deadLine", "stranding", "strandingLine"];
-        painter.resize(40, 30, Object.fromEntries(names.map((name) => [name, name === "page" ? "#f2f4f6" : "#000000"])));
+        const theme = Object.fromEntries(names.map((name) => [name, "#000000"]));
+        painter.resize(40, 30, { ...theme, page: "#f2f4f6" });
         return [...painter.context.getImageData(20, 15, 1, 1).data];
         """,
     )
