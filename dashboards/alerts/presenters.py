@@ -210,7 +210,7 @@ def present_incident(
         # An incident of the whole fleet has no single cause, so the recovery of its agents is not known.
         recovery_text=headline.recovery if headline is not None else _describe_recovery_of(incident, now),
         recovery_remaining=_remaining_of(incident, headline, now),
-        actions=() if describer is None else describer.find_actions(incident.cause),
+        actions=() if describer is None else describer.actions.find(incident.cause.key),
         preventions=() if headline is None else headline.preventions,
         trend_points=trend_points_of(incident.trend, incident.resolved_at or now if is_resolved else now),
         agents_url=f"{url_prefix}{agents_path(cause)}",

@@ -26,16 +26,14 @@ from fleet.alerts.facts import (
     make_blind_facts,
     make_paused_facts,
 )
-from fleet.alerts.headlines.headline import find_actions
 from fleet.alerts.lifecycle.context import EvaluationContext
 from fleet.alerts.lifecycle.first_poll import FirstPollGrace
 from fleet.alerts.lifecycle.notification_plan import with_notification
 from fleet.alerts.matchers import Matcher, are_agent_matchers, match_names
-from fleet.alerts.notifications import NotificationLinks
+from fleet.alerts.notification_links import LinkFinder
 from fleet.alerts.receivers import mark_unreceived, plan_notification_receivers, split_first_receivers
 from fleet.alerts.routing.tree import Route, escalates_at, match_routes
 from fleet.alerts.rules import Rule
-from fleet.alerts.runbooks.finder import RunbookFinder
 from fleet.alerts.silences import WARN_BEFORE_SECONDS, Silence, find_active_silences
 from fleet.alerts.steady_state import SteadyState, steady_state_of
 from fleet.isolation import isolate_errors
@@ -193,15 +191,20 @@ class Evaluator:
                 incident for incident in outcome.changed_incidents if incident.state is IncidentState.RESOLVED
             ]
             saved_keys = copies.save((*outcome.incidents.values(), *ended_incidents), incident_rows, now)
+            opening_times = [
+                notification.incident.opened_at
+                for notification in (*outcome.notifications, *outcome.updates_in_place)
+            ]
+            table = self._find_table(cluster, now) if opening_times else None
             for due_notifications in (outcome.notifications, outcome.updates_in_place):
                 due_notifications[:] = [
-                    self._with_moved_agents(notification, outcome.incidents, incident_rows)
+                    _with_moved_agents(notification, table, outcome.incidents, incident_rows)
                     for notification in due_notifications
                 ]
+            link_finder = LinkFinder(self._console_url, cluster, table, min(opening_times, default=now))
             for notification in (*outcome.notifications, *outcome.updates_in_place):
-                self._enqueue_notification(
-                    notification, incident_rows[notification.incident.key], routes, rules, now
-                )
+                row = incident_rows[notification.incident.key]
+                self._enqueue_notification(notification, row, routes, rules, link_finder, now)
             self._record_versions_and_digests(cluster, facts, now)
         copies.mark_saved(saved_keys, outcome.incidents, now)
         update = self._make_live_update(cluster, outcome, incident_rows)
@@ -335,48 +338,23 @@ class Evaluator:
         row: incident_models.Incident,
         routes: Sequence[Route],
         rules: Sequence[Rule],
+        link_finder: LinkFinder,
         now: float,
     ) -> None:
         incident = notification.incident
         strongest_rule = EvaluationContext(now, 0.0, {rule.name: rule for rule in rules}).strongest_rule(
             incident
         )
-        table = self._find_table(incident, notification.at)
-        runbook = strongest_rule.runbook or notifications.runbook_url(
-            self._console_url,
-            incident.cluster,
-            RunbookFinder(incident.cluster, table, incident.opened_at).find(incident),
-            row.pk,
-        )
-        actions = find_actions(table, incident.key) if table is not None and incident.affected_count else ()
-        links = NotificationLinks(
-            self._console_url, runbook, row.pk, tuple((action.label, action.path) for action in actions)
-        )
+        links = link_finder.find(incident, row.pk, strongest_rule.runbook)
         receivers = plan_notification_receivers(notification, row, routes, now)
         for kind, kind_receivers in split_first_receivers(notification.kind, row, receivers):
             payload = notifications.payload_of(replace(notification, kind=kind), links)
             store.enqueue_deliveries(row, kind, notification.key, payload, kind_receivers, now)
 
-    def _with_moved_agents(
-        self,
-        notification: Notification,
-        incidents: Mapping[str, Incident],
-        incident_rows: Mapping[str, incident_models.Incident],
-    ) -> Notification:
-        """Return the notification with what strands the agents of its incident now, if that is another incident."""
-        incident = notification.incident
-        table = None if incident.affected_count else self._find_table(incident, notification.at)
-        if table is None:
-            return notification
-        row, text = incident_rows[incident.key], ""
-        with isolate_errors(f"the agents of incident {row.pk} that others affect were not determined"):
-            text = describe_agents_elsewhere(incident, row, table, incidents, incident_rows)
-        return replace(notification, moved_agents=text)
-
-    def _find_table(self, incident: Incident, now: float) -> FleetTable | None:
-        """Return the fleet of an incident; None while it cannot be read."""
+    def _find_table(self, cluster: str, now: float) -> FleetTable | None:
+        """Return the fleet of a cluster; None while it cannot be read."""
         try:
-            return self._reader.table(incident.cluster, now)
+            return self._reader.table(cluster, now)
         except StateError:
             return None
 
@@ -404,6 +382,22 @@ class Evaluator:
         return LiveUpdate(
             cluster, open_counts, notifications.subject_of(worst_notification), severity, row.pk
         )
+
+
+def _with_moved_agents(
+    notification: Notification,
+    table: FleetTable | None,
+    incidents: Mapping[str, Incident],
+    incident_rows: Mapping[str, incident_models.Incident],
+) -> Notification:
+    """Return the notification with what strands the agents of its incident now, if that is another incident."""
+    incident = notification.incident
+    if table is None or incident.affected_count:
+        return notification
+    row, text = incident_rows[incident.key], ""
+    with isolate_errors(f"the agents of incident {row.pk} that others affect were not determined"):
+        text = describe_agents_elsewhere(incident, row, table, incidents, incident_rows)
+    return replace(notification, moved_agents=text)
 
 
 def _describe_verdict(reader: Reader, table: FleetTable, index: int) -> VerdictSentences | None:

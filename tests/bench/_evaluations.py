@@ -20,7 +20,7 @@ from fleet.monitoring import columns
 from fleet.monitoring.evidence import FleetEvidence
 from fleet.monitoring.views import FleetTable, InstanceView
 from fleet.vocabulary.instances import InstanceFacts, InstanceKind, InstanceState, PollAttempt, ServingStatus
-from fleet.vocabulary.verdicts import Recovery, State
+from fleet.vocabulary.verdicts import Recovery, State, VerdictSentences
 
 #: Evaluations that are not counted: the first after a change does more work.
 _WARM_UP = 5
@@ -124,7 +124,9 @@ class Fleet:
     def agent(self, table: FleetTable, index: int) -> Any:
         """See Reader."""
         return SimpleNamespace(
-            verdict=SimpleNamespace(sentence=f"proxy-{index % self._proxies} does not answer.")
+            verdict=SimpleNamespace(
+                sentences=VerdictSentences(f"proxy-{index % self._proxies} does not answer.")
+            )
         )
 
     def _build_table(self, now: float) -> FleetTable:

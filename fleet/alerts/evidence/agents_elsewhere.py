@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from fleet.alerts.evidence.copies import read_evidence
 from fleet.alerts.evidence.evidence import EvidenceError
 from fleet.alerts.evidence.moved_agents import NamedIncident, describe_moved_agents, find_moved_agents
 from fleet.models.incidents import Incident as IncidentRow
 from fleet.monitoring.views import FleetTable
 from fleet.vocabulary.incidents import Incident
+from fleet.vocabulary.verdicts import AFFECTED_STATES
 
 
 def describe_agents_elsewhere(
@@ -25,6 +28,9 @@ def describe_agents_elsewhere(
     `incident_rows`: unresolved incidents of the cluster by key. Raises DatabaseError.
     """
     if incident.affected_count or not incident.peak_count or table.stale:
+        return ""
+    # Reading a copy takes milliseconds, and a hundred incidents may end in the same second.
+    if not np.isin(table.verdicts["state"], AFFECTED_STATES).any():
         return ""
     try:
         evidence = read_evidence(row.pk)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from fleet.alerts.facts import facts_of_table
 from fleet.alerts.findings import summarize_cause
@@ -196,6 +197,22 @@ class IncidentHeadline:
     preventions: tuple[HeadlineAction, ...]
 
 
+class ActionFinder:
+    """Finds what helps the agents of causes of one round. The causes are found once, when they are needed."""
+
+    def __init__(self, table: FleetTable) -> None:
+        self._table = table
+
+    @cached_property
+    def active_cause_by_key(self) -> Mapping[str, ActiveCause]:
+        """The current causes without inhibited ones."""
+        return {cause.key: cause for cause in find_causes(self._table)}
+
+    def find(self, cause_key: str) -> tuple[HeadlineAction, ...]:
+        """Return what helps the agents of a cause, or else what ends its failure; nothing for an inhibited cause."""
+        return _actions_of(self._table, self.active_cause_by_key.get(cause_key))
+
+
 class IncidentDescriber:
     """Describes the incidents of a cluster in one round: what they share is computed once."""
 
@@ -203,7 +220,7 @@ class IncidentDescriber:
         self._table = table
         self._now = now
         self._facts = facts_of_table(table, now)
-        self._active_cause_by_key = {cause.key: cause for cause in find_causes(table)}
+        self.actions = ActionFinder(table)
 
     def describe(self, cause: Cause) -> IncidentHeadline | None:
         """Return what an incident of this cause is about; None if it affects no agents, or that is not known."""
@@ -221,7 +238,7 @@ class IncidentDescriber:
                 is_stuck=cause_summary.is_stuck,
                 is_recovering=cause_summary.is_cause_recovering,
             )
-        active_cause = self._active_cause_by_key.get(cause.key)
+        active_cause = self.actions.active_cause_by_key.get(cause.key)
         return IncidentHeadline(
             cause_summary.affected_count,
             cause_summary.summary,
@@ -229,10 +246,6 @@ class IncidentDescriber:
             cause_summary.recovers_at if recovery else None,
             select_preventions(self._table, active_cause),
         )
-
-    def find_actions(self, cause: Cause) -> tuple[HeadlineAction, ...]:
-        """Return what helps the agents of a cause; without any, what ends the failure as long as it lasts."""
-        return _actions_of(self._table, self._active_cause_by_key.get(cause.key))
 
 
 def describe_stale_fleet(header: StreamHeader, now: float) -> Headline:
@@ -322,11 +335,6 @@ def _find_empty_proxies(table: FleetTable) -> list[str]:
         if view.state is InstanceState.OK and not view.agent_count and view.drain_request is None
     )
     return sorted(names, key=natural_sort_key)
-
-
-def find_actions(table: FleetTable, cause_key: str) -> tuple[HeadlineAction, ...]:
-    """Return what helps the agents that the cause with this key affects now; nothing for an inhibited cause."""
-    return _actions_of(table, next((cause for cause in find_causes(table) if cause.key == cause_key), None))
 
 
 def _actions_of(table: FleetTable, cause: ActiveCause | None) -> tuple[HeadlineAction, ...]:

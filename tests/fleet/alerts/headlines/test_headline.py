@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from fleet.alerts.headlines.headline import (
+    ActionFinder,
     Headline,
     IncidentDescriber,
     OpenIncident,
     describe_fleet,
     describe_stale_fleet,
-    find_actions,
 )
 from fleet.alerts.instance_causes import cause_of_instance, cluster_cause_of
 from fleet.monitoring.views import FleetTable
@@ -247,22 +247,22 @@ def test_incident_is_described_in_the_words_of_the_headline() -> None:
         "60 agents stranded since 13:45 UTC because auth-1 lost its backend.",
         "No automatic recovery.",
     )
-    actions = describer.find_actions(cause)
+    actions = describer.actions.find(cause.key)
     assert [action.label for action in actions] == ["Reconnect agents of auth-1"]
-    assert actions == find_actions(table, "auth/uuid-auth-1")
+    assert actions == ActionFinder(table).find("auth/uuid-auth-1")
 
 
 def test_incident_offers_the_repair_as_long_as_its_instance_fails() -> None:
     """Also when its agents have recovered, as the headline does; none of an instance that is OK, or without data."""
     table = table_with(proxy_1=SILENT)
     cause = cause_of_instance(table.instances[PROXY_1])
-    actions = IncidentDescriber(table, NOW).find_actions(cause)
+    actions = IncidentDescriber(table, NOW).actions.find(cause.key)
     assert [action.label for action in actions] == ["Repair proxy-1"]
     assert actions == _describe(table).actions
-    assert IncidentDescriber(table_with(), NOW).find_actions(cause) == ()
-    assert IncidentDescriber(replace(table, stale=True), NOW).find_actions(cause) == ()
+    assert IncidentDescriber(table_with(), NOW).actions.find(cause.key) == ()
+    assert IncidentDescriber(replace(table, stale=True), NOW).actions.find(cause.key) == ()
     later_table = table_with(HarmedAgents(3, State.STRANDED, PROXY_1, AUTOMATIC, recovers_at=NOW + 9))
-    assert IncidentDescriber(later_table, NOW).find_actions(cause) == ()
+    assert IncidentDescriber(later_table, NOW).actions.find(cause.key) == ()
 
 
 def test_incident_without_agents_or_data_is_not_described() -> None:
