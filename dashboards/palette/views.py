@@ -55,7 +55,7 @@ def palette(request: HttpRequest, cluster: str = DEFAULT_CLUSTER) -> HttpRespons
             drained_ids = drains.read_requested_ids(cluster)
             actions += destinations.list_instance_actions(user, cluster, prefix, table, drained_ids)
             groups.append(objects.search_agents(table, prefix, query, limit))
-            instances[:0] = objects.list_instances(table, prefix)
+            instances = [*objects.list_instances(table, prefix), *instances]
         groups += [
             match_entries(EntryKind.INSTANCE, instances, query, limit),
             objects.search_incidents(cluster, prefix, query, limit),
