@@ -380,6 +380,8 @@ def delete_channel(row: Channel, now: float, actor: RequestActor) -> int:
     """Delete a channel and return how many notifications it leaves unsent. The delivery log keeps its rows."""
     attempt = actor.create_attempt(AuditAction.CHANNEL_DELETE, row.cluster, row.name)
     with record_outcome(attempt), transaction.atomic():
+        # Before its deliveries, as the senders do.
+        outbox.lock_channel(row)
         deliveries = Delivery.objects.filter(channel=row)
         unsent_count = deliveries.filter(sent_at=None, failed_at=None).update(
             failed_at=now,

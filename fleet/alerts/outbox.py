@@ -126,12 +126,14 @@ class Outbox:
             if _is_rate_limited(channel, now):
                 _hold_deliveries(channel, now + 5.0, _RATE_LIMIT_REASON, due_at=now)
                 continue
-            is_leased = (
-                select_due_deliveries(now)
-                .filter(pk=delivery.pk, attempts=delivery.attempts)
-                .update(leased_by=self.holder, leased_until=now + LEASE_SECONDS, attempts=F("attempts") + 1)
+            # Only columns of the row itself, which PostgreSQL reads again if another sender has just leased it. What
+            # a join or subquery found, it does not find again: two senders would lease the same row.
+            unchanged_row = select_open_deliveries().filter(
+                pk=delivery.pk, attempts=delivery.attempts, next_attempt_at__lte=now
             )
-            if is_leased:
+            if unchanged_row.update(
+                leased_by=self.holder, leased_until=now + LEASE_SECONDS, attempts=F("attempts") + 1
+            ):
                 delivery.leased_by, delivery.attempts = self.holder, delivery.attempts + 1
                 return delivery
         return None
@@ -153,6 +155,7 @@ class Outbox:
     def _record_sent(self, delivery: Delivery, receipt: Receipt | None) -> None:
         """Record that a notification was sent, with its timeline entry, in one transaction."""
         now = self.clock()
+        lock_channel(_channel_of(delivery))
         if not _leased_row_of(delivery).update(
             sent_at=now,
             # The channel may have been deleted meanwhile.
@@ -174,6 +177,7 @@ class Outbox:
         blocked_deliveries.update(next_attempt_at=now, delay_reason="")
         self._add_timeline_entry(delivery, now, f"Notification ({delivery.kind}) sent to {delivery.channel}.")
 
+    @transaction.atomic
     def _record_failure(self, delivery: Delivery, error: SendError) -> None:
         now, reason = self.clock(), str(error)
         logger.warning(
@@ -187,6 +191,7 @@ class Outbox:
         if error.permanent or delivery.kind == NotificationKind.TEST.value:
             self._give_up(delivery, now, reason)
             return
+        lock_channel(_channel_of(delivery))
         next_attempt_at = now + backoff_seconds(delivery.attempts, self.draw_fraction())
         delay_reason, limited_until = "the last attempt failed", None
         if error.retry_after_seconds is not None:
@@ -223,6 +228,7 @@ class Outbox:
     @transaction.atomic
     def _give_up(self, delivery: Delivery, now: float, reason: str = "") -> None:
         error = reason or delivery.last_error or "not delivered within 24 h"
+        lock_channel(_channel_of(delivery))
         leased_rows = _leased_row_of(delivery).filter(sent_at=None, failed_at=None)
         columns = {"attempted_at": now} if reason else {}
         if leased_rows.update(
@@ -277,6 +283,15 @@ def _leased_row_of(delivery: Delivery) -> QuerySet[Delivery]:
     return Delivery.objects.filter(pk=delivery.pk, leased_by=delivery.leased_by, attempts=delivery.attempts)
 
 
+def lock_channel(channel: Channel) -> None:
+    """Lock the channel until the end of the transaction, before any of its deliveries.
+
+    Results of one channel change each other's rows. In any other order, PostgreSQL ends one of two that wait for each
+    other, and that notification would be sent again when its lease expires.
+    """
+    Channel.objects.select_for_update(no_key=True).filter(pk=channel.pk).first()
+
+
 def _mark_failing(delivery: Delivery, now: float) -> None:
     """Record that the channel fails from now, unless it already does. A failed test delays no notification."""
     Channel.objects.filter(pk=_channel_of(delivery).pk, failing_since=None).update(failing_since=now)
@@ -305,8 +320,10 @@ def _read_earlier_receipt(delivery: Delivery) -> tuple[Receipt | None, bool]:
     return (None, False) if newest is None else (newest.receipt, newest.pk > delivery.pk)
 
 
+@transaction.atomic
 def _hold_deliveries(channel: Channel, until: float, reason: str, *, due_at: float | None = None) -> None:
     """Let the notifications of a channel that are due by `due_at` wait until a time; None: by that time."""
+    lock_channel(channel)
     waiting_deliveries = select_open_deliveries().filter(
         channel=channel, next_attempt_at__lte=until if due_at is None else due_at
     )

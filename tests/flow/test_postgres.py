@@ -24,6 +24,7 @@ _PARTS = {
         "tests/fleet/alerts/evidence/test_copies.py",
         "tests/fleet/alerts/test_evaluator.py",
         "tests/fleet/alerts/test_outbox.py",
+        "tests/fleet/alerts/test_outbox_races.py",
         "tests/fleet/alerts/test_repost.py",
         "tests/fleet/alerts/test_setup_actions.py",
         "tests/fleet/alerts/test_store.py",
