@@ -425,6 +425,26 @@ def test_refused_restart_fails_its_instance_and_ends_its_drain(
     assert rollout.now - NOW.timestamp() < 20
 
 
+@pytest.mark.parametrize("call", ["read_policies", "send_policies", "drain"])
+def test_instance_that_refuses_the_first_calls_fails_without_a_restart(
+    monkeypatch: pytest.MonkeyPatch, cluster: Cluster, alice: User, call: str
+) -> None:
+    """The step shows the answer of the instance, and the next instance waits."""
+    auths = make_auths(2)
+    rollout = Rollout(cluster, alice, *auths)
+
+    def refuse(*_: object) -> None:
+        raise AdminError("auth-1: not allowed")
+
+    monkeypatch.setattr(rollout.nodes, call, refuse)
+    rollout.step()
+    assert [(row.state, row.detail) for row in rollout.rows] == [
+        (RolloutStepState.FAILED, "auth-1: not allowed"),
+        (RolloutStepState.PENDING, ""),
+    ]
+    assert "restart" not in auths[0].requests
+
+
 def test_forecast_gives_no_agents_to_an_instance_that_is_sick(cluster: Cluster, alice: User) -> None:
     """Agents of a restarting auth move to one that is OK."""
     auths = [*make_auths(2), PolicyNode("auth-3", state=InstanceState.UNHEALTHY)]
