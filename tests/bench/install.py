@@ -30,7 +30,7 @@ def run(*, quick: bool) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="refloat-bench-") as name:
         folder = Path(name)
         start = time.monotonic()
-        refloat = _install(folder)
+        refloat = _install(folder, compiles=not quick)
         figures: dict[str, float] = {"install_s": time.monotonic() - start}
         times = 1 if quick else _TIMES
         demo_argv = [str(refloat), "demo", f"--port={find_free_port()}"]
@@ -46,15 +46,19 @@ def run(*, quick: bool) -> Outcome:
     return Outcome(figures, [Target("demo_s", at_most=_DEMO), Target("serve_s", at_most=_SERVE)])
 
 
-def _install(folder: Path) -> Path:
-    """Build the wheel and install it as pip does, with compiled modules; return the command. Raises BenchError."""
+def _install(folder: Path, *, compiles: bool) -> Path:
+    """Build the wheel and install it; return the command. pip compiles all modules, which takes a minute of CPU.
+
+    Raises BenchError.
+    """
     environment = folder / "environment"
     _run([*_UV, "build", "--quiet", "--wheel", "--out-dir", str(folder / "dist"), str(_demo.ROOT)])
     (wheel,) = (folder / "dist").glob("*.whl")
     _run([*_UV, "venv", "--quiet", "--python", sys.executable, str(environment)])
     python = ["--python", str(environment / "bin/python")]
     constraints = ["--constraints", str(_demo.ROOT / "constraints.txt")]
-    _run([*_UV, "pip", "install", "--quiet", "--compile-bytecode", *python, *constraints, str(wheel)])
+    compilation = ["--compile-bytecode"] if compiles else []
+    _run([*_UV, "pip", "install", "--quiet", *compilation, *python, *constraints, str(wheel)])
     return environment / "bin/refloat"
 
 

@@ -51,6 +51,8 @@ HEADLINE_FIELDS_NOT_KEPT = {
 }
 #: Fields about the answer itself.
 ANSWER_FIELDS = {"age_ms"}
+#: Seconds between two questions whether there is a newer round.
+PAUSE_SECONDS = 0.1
 #: Seconds for one step on a machine that is busy.
 PATIENCE = 240.0
 #: Changes are stored to the millisecond, and a prediction as a distance from its change.
@@ -118,12 +120,16 @@ class Recorder:
         previous: Answers | None = None
         while not self._has_ended.is_set():
             try:
+                if previous is not None and self._demo.get("fleet/summary")["as_of"] == previous.as_of:
+                    # Whoever asks all the time keeps the console from its next round.
+                    self._has_ended.wait(PAUSE_SECONDS)
+                    continue
                 answers = read_answers(self._demo)
             except (AssertionError, OSError):
                 # Refused or late, on a machine that is busy: there is no answer to compare.
                 previous = None
                 continue
-            if answers is None or (previous is not None and previous.as_of == answers.as_of):
+            if answers is None:
                 continue
             if self.answers and previous is self.answers[-1] and previous.incidents != answers.incidents:
                 # A round opens an incident as of its own moment, but a moment after it.
