@@ -377,9 +377,16 @@ LOGGING = {
             "style": "{",
         },
     },
-    "filters": {"refusals": {"()": "fleet.processes.log_format.RefusalFilter"}},
+    "filters": {
+        "refusals": {"()": "fleet.processes.log_format.RefusalFilter"},
+        "lost-database": {"()": "dashboards.config.lost_database.LostDatabaseFilter"},
+    },
     "handlers": {
-        "stderr": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["refusals"]},
+        "stderr": {
+            "class": "logging.StreamHandler",
+            "formatter": "line",
+            "filters": ["refusals", "lost-database"],
+        },
     },
     "root": {"handlers": ["stderr"], "level": "WARNING"},
     "loggers": {
