@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import Route, expect
 
 from tests.browser.axe import accessible_everywhere
 from tests.browser.conftest import Visiting
@@ -34,3 +36,51 @@ async def test_same_page_in_another_cluster(visiting: Visiting) -> None:
     await entry.focus()
     await page.keyboard.press("Enter")
     await page.wait_for_url(f"**/c/{other_visit.cluster}/changes/")
+
+
+async def test_menu_that_was_opened_before_its_script_was_loaded(visiting: Visiting) -> None:
+    """On a slow connection."""
+    visit, other_visit = await visiting(), await visiting()
+    await visit.fleet.begin()
+    await other_visit.fleet.begin()
+    page = await visit.open("/changes/")
+    is_open = asyncio.Event()
+
+    async def load_late(route: Route) -> None:
+        await is_open.wait()
+        await route.continue_()
+
+    await page.route("**/js/cluster-menu*", load_late)
+    await page.reload(wait_until="commit")
+    await page.locator("#cluster-menu summary").click()
+    is_open.set()
+    await expect(page.locator("#cluster-list a", has_text=other_visit.cluster)).to_be_visible()
+
+
+async def test_focus_stays_on_an_entry_when_the_answer_arrives(visiting: Visiting) -> None:
+    """The menu was opened once before; now it is in use while it asks again."""
+    visit, other_visit = await visiting(), await visiting()
+    await visit.fleet.begin()
+    await other_visit.fleet.begin()
+    page = await visit.open("/changes/")
+    summary = page.locator("#cluster-menu summary")
+    entry = page.locator("#cluster-list a", has_text=other_visit.cluster)
+    await summary.click()
+    await expect(entry).to_be_visible()
+    await summary.click()
+    may_answer = asyncio.Event()
+
+    async def answer_late(route: Route) -> None:
+        await may_answer.wait()
+        answer = await route.fetch()
+        document = await answer.json()
+        for cluster in document["clusters"]:
+            cluster["stranded_count"] = 7
+        await route.fulfill(response=answer, json=document)
+
+    await page.route("**/clusters/menu.json", answer_late)
+    await summary.click()
+    await entry.focus()
+    may_answer.set()
+    await expect(entry).to_contain_text("7 stranded")
+    await expect(entry).to_be_focused()

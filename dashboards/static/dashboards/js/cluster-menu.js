@@ -7,6 +7,7 @@ const menu = document.getElementById("cluster-menu");
 const list = document.getElementById("cluster-list");
 const status = document.getElementById("cluster-status");
 const { cluster: currentCluster, prefix } = document.body.dataset;
+let shownContent = "";
 
 function makeEntry({ id, name, prefix: otherPrefix, symbol, state, stranded_count: strandedCount }) {
   const link = document.createElement("a");
@@ -22,6 +23,16 @@ function makeEntry({ id, name, prefix: otherPrefix, symbol, state, stranded_coun
   return item;
 }
 
+/* Entries that are as before stay, and so does the focus on one of them: the menu may be in use when the answer arrives. */
+function show(clusters) {
+  const content = JSON.stringify([location.href, clusters]);
+  if (content === shownContent) return;
+  const focusedHref = list.contains(document.activeElement) ? document.activeElement.href : "";
+  list.replaceChildren(...clusters.map(makeEntry));
+  shownContent = content;
+  [...list.querySelectorAll("a")].find((link) => link.href === focusedHref)?.focus();
+}
+
 async function fill() {
   if (!menu.open) return;
   if (list.childElementCount === 0) status.textContent = "Loading…";
@@ -30,7 +41,7 @@ async function fill() {
     if (answer.redirected) throw new Error("You are signed out.");
     const { clusters, detail } = await answer.json();
     if (!answer.ok) throw new Error(detail);
-    list.replaceChildren(...clusters.map(makeEntry));
+    show(clusters);
     status.textContent = "";
   } catch (error) {
     status.textContent = error instanceof TypeError ? "The console does not respond." : error.message;
@@ -38,3 +49,5 @@ async function fill() {
 }
 
 menu?.addEventListener("toggle", fill);
+/* It may have been opened before this script was loaded. */
+if (menu) fill();
