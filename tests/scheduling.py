@@ -22,9 +22,18 @@ OF_THE_DEMO = ("tests/browser/test_console.py", "tests/flow/test_detection.py", 
 #: Tests that share something by folder: the console in Chromium, and the rendered models of all migrations.
 SCOPE_BY_FOLDER = {"tests/browser/": "the console", "tests/fleet/migrations/": "the migrations"}
 #: Files whose tests share nothing, and take minutes each.
-BY_TEST = ("tests/flow/test_benches.py", "tests/flow/test_postgres.py")
+BY_TEST = (
+    "tests/flow/test_benches.py",
+    "tests/flow/test_past_answers.py",
+    "tests/flow/test_postgres.py",
+    "tests/flow/test_upgrade.py",
+)
 #: What takes long and comes last would leave the other processes idle, so these begin.
 LONG = (
+    "tests/flow/test_postgres.py",
+    "tests/flow/test_past_answers.py",
+    "tests/flow/test_backup.py",
+    "tests/flow/test_upgrade.py",
     "tests/flow/test_soak.py",
     "tests/flow/test_benches.py",
     "tests/flow/test_campaign_worker.py",
@@ -32,7 +41,6 @@ LONG = (
     "tests/flow/test_alerts_live.py",
     "tests/flow/test_api_fuzz.py",
     "tests/browser/",
-    "tests/flow/test_postgres.py",
     "tests/flow/test_rollout.py",
     "tests/flow/test_tunnel_interop.py",
     *OF_THE_DEMO,
