@@ -37,12 +37,12 @@ setup: $(DEV) browser  ## Create .venv with all dependencies, and find Chromium
 demo: $(RUN)  ## Run the console and a local test fleet (FAULTS=1: with scripted incidents; TLS=1: with mutual TLS)
 	@exec $(PY) manage.py demo $(if $(FAULTS),--faults) $(if $(TLS),--tls) $(ARGS)
 
-test: setup clients  ## Run the fast tests (at most 5 min; ARGS="-k name" selects tests)
+test: setup clients  ## Run the fast tests (up to 30 min on two cores; ARGS="-k name" selects tests)
 	@$(PY) -m pytest -m "not slow" --numprocesses auto $(ARGS)
 
 # Tests that measure time run after the others, two at a time. ARGS may select tests of only one group; a run that
 # selects none at all fails. The laws are not repeated for a selection.
-test-slow: setup peers  ## Run the slow tests: interop, soak, fuzzing (at most 20 min)
+test-slow: setup peers  ## Run the slow tests: interop, soak, fuzzing (up to 45 min on two cores)
 	@empty=0; \
 	slow() { $(PY) -m pytest -m "slow and $$1" --numprocesses "$$2" $(ARGS) || { [ $$? -eq 5 ] && empty=$$((empty + 1)); }; }; \
 	slow "not serial" auto && slow "serial" 2 && [ $$empty -lt $(if $(ARGS),2,1) ]
