@@ -36,6 +36,10 @@ class ProxyNetworking:
         try:
             message = await self._backend.get_networking_config()
         except UnreadableResourceError as error:
+            if await self._backend.get_networking_revision() != revision:
+                # It was written after its revision was read: refused by the old one, it would be refused twice.
+                await self.apply_stored_config()
+                return
             # Auths cannot read it either, so announcing it to agents is pointless.
             self.revision = revision
             self._refuse(str(error))

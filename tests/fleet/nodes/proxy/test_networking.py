@@ -8,7 +8,9 @@ import pytest
 import redis.asyncio as redis
 
 from fleet.nodes.auth.cluster_config import NetworkingConfigCache, get_or_create
+from fleet.nodes.proxy.networking import ProxyNetworking
 from fleet.protocol.networking.keep_alive import KeepAlive
+from fleet.protocol.recovery.tunnel_settings import Overrides
 from tests.fakes.agents import Agents
 from tests.fakes.plane import Plane, get_diag, is_serving
 from tests.fakes.waiting import eventually
@@ -48,6 +50,33 @@ async def test_invalid_config_is_refused_and_logged_once(
     assert proxy.table.keep_alive == KeepAlive()
     assert len(proxy.table) == 1
     metrics = (await get_diag(proxy.instance, "/metrics"))[1]
+    assert 'refloat_refused_inputs_total{kind="networking-config"} 1.0' in metrics
+
+
+async def test_config_that_is_damaged_while_it_is_read_is_refused_once(
+    plane: Plane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the revision of what was read, not by that of the config before."""
+    # Of an auth, which does not read the config meanwhile, as a proxy would.
+    proxy, auth = await plane.proxy(ttl=600.0), await plane.auth(ttl=600.0)
+    backend = auth.instance.backend
+    networking = ProxyNetworking(auth.instance, Overrides(), proxy.table)
+    await get_or_create(backend)
+    read_config = backend.get_networking_config
+
+    async def damage_and_read() -> object:
+        async with redis.Redis.from_url(plane.backend_url) as client:
+            await client.hset(
+                f"{plane.prefix}:default:networking-config",
+                mapping={"body": b"\xff\xff", "revision": b"damaged"},
+            )
+        return await read_config()
+
+    monkeypatch.setattr(backend, "get_networking_config", damage_and_read)
+    for _ in range(2):
+        await networking.apply_stored_config()
+    assert networking.revision == "damaged"
+    metrics = (await get_diag(auth.instance, "/metrics"))[1]
     assert 'refloat_refused_inputs_total{kind="networking-config"} 1.0' in metrics
 
 
