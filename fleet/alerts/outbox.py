@@ -126,8 +126,8 @@ class Outbox:
             if _is_rate_limited(channel, now):
                 _hold_deliveries(channel, now + 5.0, _RATE_LIMIT_REASON, due_at=now)
                 continue
-            # Only columns of the row itself, which PostgreSQL reads again if another sender has just leased it. What
-            # a join or subquery found, it does not find again: two senders would lease the same row.
+            # Compare columns of the row only. PostgreSQL reads them again after it waited for another sender, but runs
+            # no join or subquery again: two senders would lease the same notification.
             unchanged_row = select_open_deliveries().filter(
                 pk=delivery.pk, attempts=delivery.attempts, next_attempt_at__lte=now
             )

@@ -37,7 +37,7 @@ class ProxyNetworking:
             message = await self._backend.get_networking_config()
         except UnreadableResourceError as error:
             if await self._backend.get_networking_revision() != revision:
-                # It was written after its revision was read: refused by the old one, it would be refused twice.
+                # The config was written after the revision was read. It would be refused under both revisions.
                 await self.apply_stored_config()
                 return
             # Auths cannot read it either, so announcing it to agents is pointless.

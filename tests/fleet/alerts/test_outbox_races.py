@@ -31,7 +31,7 @@ def _send_next(outbox: Outbox) -> bool:
 
 
 def _count_waiting() -> int:
-    """Return the number of transactions that wait for another one."""
+    """Return the number of transactions that wait for a lock."""
     with connection.cursor() as cursor:
         cursor.execute("select count(*) from pg_locks where not granted")
         return int(cursor.fetchone()[0])
@@ -56,8 +56,8 @@ def test_sender_that_waited_for_the_lease_of_another_takes_another_notification(
 
 @pytest.mark.parametrize("fails", [False, True], ids=["both sent", "one fails"])
 def test_results_of_one_channel_do_not_wait_for_each_other(fails: bool) -> None:
-    """Each result also changes the rows of other notifications of its channel. In a deadlock, PostgreSQL would end one,
-    and its notification would be sent twice.
+    """Recording an attempt also changes the rows of other notifications of its channel. PostgreSQL ends one of two
+    transactions that wait for each other, and its notification would be sent twice.
     """
     scenario = OutboxScenario()
     reason = "the channel is failing; an earlier notification is retried first"
