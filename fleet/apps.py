@@ -17,7 +17,7 @@ class FleetConfig(AppConfig):
     def ready(self) -> None:
         """Register the system checks; complete roles and alert rules after every migration."""
         from fleet import checks  # noqa: F401 - registers them
-        from fleet.alerts.store import (
+        from fleet.alerts.defaults import (
             ensure_alert_defaults,
         )  # models load only when the app registry is ready
         from fleet.models.access import create_roles  # models load only when the app registry is ready

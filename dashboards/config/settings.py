@@ -8,7 +8,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import dj_database_url
-from celery.schedules import crontab
 from csp.constants import NONCE, NONE, SELF
 
 from dashboards.config import env
@@ -221,25 +220,6 @@ CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = False
 #: In memory: due tasks depend only on the clock, and a lost schedule file must not stop the rounds.
 CELERY_BEAT_SCHEDULER = "dashboards.config.beat:ExactScheduler"
-CELERY_BEAT_SCHEDULE = {
-    "start-round": {
-        "task": "fleet.tasks.start_round",
-        "schedule": REFLOAT_ROUND_INTERVAL,
-        # A round that was not started in time is skipped, so that rounds never pile up.
-        "options": {"expires": REFLOAT_ROUND_INTERVAL},
-    },
-    "tend": {
-        # One task for all periodic work besides rounds: most of the cost of a task is overhead.
-        "task": "fleet.tasks.tend",
-        "schedule": 1.0,
-        "options": {"expires": 1.0},
-    },
-    "prune-history": {
-        "task": "fleet.tasks.prune_history",
-        "schedule": crontab(minute="17"),
-        "options": {"expires": 3000},
-    },
-}
 
 CACHES = {
     # For rate limits of the sign-in. In the process, so that sign-in works while Redis is down.

@@ -6,21 +6,21 @@ The results of one evaluation and its notifications are written in one transacti
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import fields, replace
 from datetime import datetime
 from enum import Enum
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
 
-from django.db import DEFAULT_DB_ALIAS, connection, connections
+from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.models import Q, QuerySet
 
 from fleet.alerts.evaluation import PreviousIncident
 from fleet.alerts.headlines.headline import OpenIncident
 from fleet.alerts.matchers import parse_matchers
 from fleet.alerts.routing.tree import QUIET_HOURS_REASON_PREFIX, QuietHours, Route
-from fleet.alerts.rules import DEFAULT_RULES, Rule, RuleKind, select_effective_rules
+from fleet.alerts.rules import Rule, RuleKind, select_effective_rules
 from fleet.alerts.silences import Silence, Window
 from fleet.models import alerting
 from fleet.models.incidents import Incident, IncidentEvent, VersionChange
@@ -201,17 +201,6 @@ def rule_of(row: alerting.AlertRule) -> Rule:
     """Return the value of a rule row."""
     column_values: dict[str, Any] = {field.name: getattr(row, field.name) for field in fields(Rule)}
     return Rule(**column_values | {"kind": RuleKind(row.kind), "severity": Severity(row.severity)})
-
-
-def ensure_alert_defaults(**_: Any) -> None:
-    """Create the built-in rules that are missing, and the root route if there are no routes."""
-    if "fleet_alertrule" not in connection.introspection.table_names():
-        return  # migrated back to before alerting existed
-    for rule in DEFAULT_RULES:
-        columns = asdict(rule) | {"kind": rule.kind.value, "severity": int(rule.severity), "builtin": True}
-        alerting.AlertRule.objects.get_or_create(name=rule.name, cluster="", defaults=columns)
-    if not alerting.Route.objects.exists():
-        alerting.Route.objects.create(name="Everything")
 
 
 def read_silences(now: float) -> list[Silence]:

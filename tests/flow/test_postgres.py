@@ -22,6 +22,7 @@ _PARTS = {
     "engine": (
         "tests/fleet/test_lease.py",
         "tests/fleet/alerts/evidence/test_copies.py",
+        "tests/fleet/alerts/test_defaults.py",
         "tests/fleet/alerts/test_evaluator.py",
         "tests/fleet/alerts/test_outbox.py",
         "tests/fleet/alerts/test_outbox_races.py",

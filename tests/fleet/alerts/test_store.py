@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from fleet.alerts import store
+from fleet.alerts.defaults import ensure_alert_defaults
 from fleet.alerts.matchers import Matcher
 from fleet.alerts.rules import DEFAULT_RULES
 from fleet.models import Cluster
@@ -87,17 +88,6 @@ def test_previous_incident_is_read_and_resolved_incident_is_not_open() -> None:
     assert PROXY.key not in store.load_incident_rows("default")
 
 
-def test_new_installation_has_default_rules_and_a_route() -> None:
-    """Creating the defaults again changes nothing."""
-    store.ensure_alert_defaults()
-    assert set(store.read_rules("default")) == set(DEFAULT_RULES)
-    AlertRule.objects.filter(name="Agents stranded").update(enabled=False)
-    store.ensure_alert_defaults()
-    assert AlertRule.objects.count() == len(DEFAULT_RULES)
-    assert not AlertRule.objects.get(name="Agents stranded").enabled
-    assert [route.name for route in store.read_routes("default")] == ["Everything"]
-
-
 def test_routes_are_read_as_a_tree() -> None:
     """Disabled channels are left out."""
     on, off = (
@@ -163,7 +153,7 @@ def test_rule_of_a_cluster_overrides_the_installations() -> None:
     assert len(counts["default"]) == len(DEFAULT_RULES)
     AlertRule.objects.filter(name="Agents stranded", cluster="eu").update(enabled=False)
     assert "Agents stranded" not in {rule.name for rule in store.read_rules("eu") if rule.enabled}
-    store.ensure_alert_defaults()
+    ensure_alert_defaults()
     assert AlertRule.objects.filter(name="Agents stranded").count() == 2
 
 

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from dashboards.alerts.silences.suggestions import MAX_SUGGESTIONS, find_suggestions
-from fleet.alerts.store import ensure_alert_defaults
+from fleet.alerts.defaults import ensure_alert_defaults
 from fleet.models.alerting import AgentSet
 from fleet.models.clusters import ensure_default_cluster
 from fleet.models.incidents import Incident

@@ -9,6 +9,7 @@ import pytest
 
 from fleet.alerts.configuration.document import ConfigurationError
 from fleet.alerts.configuration.sections import Section, fields_of
+from fleet.alerts.defaults import ensure_alert_defaults
 from fleet.alerts.setup.configuration import (
     ImportPlan,
     ImportRequest,
@@ -18,7 +19,6 @@ from fleet.alerts.setup.configuration import (
 )
 from fleet.alerts.setup.problems import SetupChangedError
 from fleet.alerts.setup.stored_configuration import export_configuration
-from fleet.alerts.store import ensure_alert_defaults
 from fleet.audit import CONSOLE_ACTOR
 from fleet.models.alerting import AlertRule, Channel, MaintenanceWindow, Route
 from fleet.models.changes import AuditEntry
