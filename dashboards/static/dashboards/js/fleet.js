@@ -3,7 +3,7 @@
 import { STATES } from "./fleet-state.js";
 import { showHeadline } from "./headline.js";
 import { Live } from "./live.js";
-import { CLOCKS_DIFFER_MS, fetchPart, formatAge, formatCount, showFreshness, swap } from "./page.js";
+import { CLOCKS_DIFFER_MS, fetchPart, formatAge, formatCount, showFreshness, swap, writeAttribute, writeText } from "./page.js";
 
 /** Interval of requests for the instances without a hint: their ages come from the server. */
 const INSTANCES_EVERY_MS = 10_000;
@@ -24,14 +24,14 @@ function paintCounts() {
   const total = STATES.reduce((sum, slug) => sum + (counts[slug] ?? 0), 0) - retired;
   for (const slug of STATES) {
     const n = counts[slug] ?? 0;
-    document.querySelector(`[data-count="${slug}"]`).textContent = formatCount(n);
+    writeText(document.querySelector(`[data-count="${slug}"]`), formatCount(n));
     document.querySelector(`.tile[data-state="${slug}"]`).toggleAttribute("data-zero", n === 0);
     // Stranded and healthy always have a tile.
     const zero = document.querySelector(`[data-zero-state="${slug}"]`);
     if (zero !== null) zero.hidden = n > 0;
   }
-  document.getElementById("total").textContent = formatCount(total);
-  document.getElementById("total-retired").textContent = retired > 0 ? `, plus ${formatCount(retired)} retired` : "";
+  writeText(document.getElementById("total"), formatCount(total));
+  writeText(document.getElementById("total-retired"), retired > 0 ? `, plus ${formatCount(retired)} retired` : "");
   paintShare(counts);
 }
 
@@ -60,13 +60,13 @@ function linkWords() {
 
 function paintFoot() {
   const link = document.getElementById("link-state");
-  link.textContent = `Live updates: ${linkWords()}`;
+  writeText(link, `Live updates: ${linkWords()}`);
   link.toggleAttribute("data-stale", live.distrust !== null);
-  if (live.state.ready) document.getElementById("interval").textContent = String(live.state.intervalMs / 1000);
+  if (live.state.ready) writeText(document.getElementById("interval"), String(live.state.intervalMs / 1000));
   const age = live.ageMs;
   if (age !== null) {
     // The age is measured by the server; the browser's clock only turns it into a time of day.
-    document.getElementById("as-of").textContent = `${new Date(Date.now() - age).toISOString().slice(11, 19)} UTC, ${formatAge(age)} ago`;
+    writeText(document.getElementById("as-of"), `${new Date(Date.now() - age).toISOString().slice(11, 19)} UTC, ${formatAge(age)} ago`);
   }
 }
 
@@ -86,13 +86,14 @@ function paintBeats() {
     const ahead = age < -CLOCKS_DIFFER_MS;
     beat.toggleAttribute("data-unseen", unseen);
     beat.toggleAttribute("data-late", !unseen && age > 0.9 * ttl);
-    beat.querySelector(".beat-fill").setAttribute("width", String(Math.min(100, Math.max(0, (100 * age) / ttl))));
+    writeAttribute(beat.querySelector(".beat-fill"), "width", Math.min(100, Math.max(0, (100 * age) / ttl)).toFixed(1));
     beat.toggleAttribute("data-ahead", ahead);
-    beat.querySelector(".beat-text").textContent = ahead
+    const words = ahead
       ? `heartbeat dated ${formatAge(age)} in the future: the clocks of the instance and the console differ`
       : unseen
       ? `last heartbeat seen ${formatAge(age)} ago${unlisted ? "; Refloat gets no newer one from any auth" : ""}`
       : `heartbeat ${formatAge(age)} ago, ${age > ttl ? "expired" : "expires"} after ${formatAge(ttl)}`;
+    writeText(beat.querySelector(".beat-text"), words);
   }
 }
 

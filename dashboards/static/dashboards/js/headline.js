@@ -1,7 +1,7 @@
 /* The headline on pages: the text, counts and title of one round, as the server made them (docs/reference/headline.md).
    Pages only paint them. While the data is not current, the page says so itself. */
 
-import { announce, formatAge, interrupt, markTab } from "./page.js";
+import { announce, formatAge, interrupt, markTab, writeAttribute, writeText } from "./page.js";
 import { Strandings } from "./stranding.js";
 
 /** Maximum time from the first stranded agent to its cause: a round may find the agent before the cause. */
@@ -67,7 +67,7 @@ function paintActions(place, { actions, preventions, causes, links }, permission
 /** Paint the number of causes after the first one. */
 function paintMore(place, { more_count }) {
   const words = more_count === 0 ? "" : `and ${more_count} more cause${more_count === 1 ? "" : "s"}`;
-  if (place.textContent !== words) place.textContent = words;
+  writeText(place, words);
   place.hidden = more_count === 0;
 }
 
@@ -111,18 +111,18 @@ export function showHeadline(live, { paintCounts, paused = () => false }) {
     const isOutdated = distrust !== null && !(distrust === "pollers" && live.headline?.state === "unknown");
     const [shown, whole] = [message.lead, message.text].map((words) => (isOutdated ? `${OUTDATED[distrust]} ${words}` : words));
     const state = isOutdated ? "unknown" : message.state;
-    if (text.textContent !== shown) text.textContent = shown;
+    writeText(text, shown);
     if (text.title !== whole) text.title = whole;
-    box.className = `headline state-${state}`;
-    box.querySelector("use").setAttribute("href", `#shape-${state}`);
+    writeAttribute(box, "class", `headline state-${state}`);
+    writeAttribute(box.querySelector("use"), "href", `#shape-${state}`);
     // Until the first data, the age is the one that the server rendered. A replay leaves the present.
-    if (distrust !== null || document.body.dataset.past !== undefined) age.textContent = "";
-    else if (live.ageMs !== null) age.textContent = `Last poll ${formatAge(live.ageMs)} ago.`;
+    if (distrust !== null || document.body.dataset.past !== undefined) writeText(age, "");
+    else if (live.ageMs !== null) writeText(age, `Last poll ${formatAge(live.ageMs)} ago.`);
     if (live.headline === null) return;
     if (live.headline !== timed) [timed, roundEndedAt] = [live.headline, live.concludedAt ?? performance.now()];
     // A moment of a replay stands still.
     const left = isOutdated ? "" : describeRemaining(timed, live.isSuspended ? 0 : performance.now() - roundEndedAt).replace(SPACE_BEFORE_UNIT, "\u00a0");
-    if (remaining.textContent !== left) remaining.textContent = left;
+    writeText(remaining, left);
     paintMore(more, live.headline);
     box.dataset.asOf = live.headline.as_of ?? "";
     paintActions(actions, live.headline, permissions);

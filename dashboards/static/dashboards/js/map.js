@@ -24,7 +24,7 @@ import { fillTable } from "./map-table.js";
 import { THEMES } from "./map-theme.js";
 import { describeCounts } from "./map-words.js";
 import { addMoment, pastMoment } from "./moment.js";
-import { announce, formatCount, isDark, showFreshness, throttled } from "./page.js";
+import { announce, formatCount, isDark, showFreshness, throttled, writeAttribute, writeText } from "./page.js";
 
 /** Minimum time between two frames, and between two updates of what is written in words. */
 const PAINT_EVERY_MS = 200;
@@ -175,16 +175,16 @@ function paintLegend() {
     // Until the first headline, the counts and the text are those that the server rendered.
     if (live.headline !== null) {
       const n = counts[chip.dataset.state] ?? 0;
-      chip.querySelector("[data-count]").textContent = formatCount(n);
+      writeText(chip.querySelector("[data-count]"), formatCount(n));
       chip.toggleAttribute("data-zero", n === 0);
     }
-    chip.setAttribute("aria-pressed", String(filter.has(chip.dataset.state)));
+    writeAttribute(chip, "aria-pressed", String(filter.has(chip.dataset.state)));
   }
   const place = [data.place.proxy, data.place.auth].filter((index) => index !== null).map((index) => data.nameOf(index) || "none known");
   byId("place").hidden = place.length === 0;
-  byId("place-name").textContent = place.join(" and ");
+  writeText(byId("place-name"), place.join(" and "));
   byId("show-all").hidden = !hasFilter();
-  byId("map-total").textContent = formatCount(live.state.states?.length ?? 0);
+  writeText(byId("map-total"), formatCount(live.state.states?.length ?? 0));
 }
 
 const writeWords = throttled(() => {

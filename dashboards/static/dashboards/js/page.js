@@ -29,6 +29,16 @@ function ageWords(ms) {
   return ms < -CLOCKS_DIFFER_MS ? `dated ${formatAge(ms)} in the future` : `${formatAge(Math.max(0, ms))} old`;
 }
 
+/** Write a text into an element. An equal one stays: it would be laid out again, twice a second, on a page that is left open. */
+export function writeText(element, words) {
+  if (element.textContent !== words) element.textContent = words;
+}
+
+/** Set an attribute, under the same condition: a shape that is referred to anew is built anew. */
+export function writeAttribute(element, name, value) {
+  if (element.getAttribute(name) !== value) element.setAttribute(name, value);
+}
+
 /** What precedes an age in the bar. A narrow window hides it, but not from screen readers. */
 const AGE_LEAD = "Data is ";
 
@@ -125,7 +135,7 @@ function tellTimes(root) {
     const ms = now - time.agoZero;
     // The clocks of two processes may differ: a time slightly in the future may be a time of just now.
     const text = ms >= 0 ? `${formatAge(ms)} ago` : ms > -CLOCKS_DIFFER_MS ? "now" : `in ${formatAge(ms)}`;
-    if (ago.textContent !== text) ago.textContent = text;
+    writeText(ago, text);
   }
 }
 
@@ -164,7 +174,7 @@ export function showFreshness(live, { paused = () => false } = {}) {
     markStale(distrust !== null);
     age.toggleAttribute("data-stale", distrust !== null);
     age.toggleAttribute("data-paused", paused() && distrust === null);
-    age.querySelector("use").setAttribute("href", distrust === null && ms !== null ? "#shape-healthy" : "#shape-unknown");
+    writeAttribute(age.querySelector("use"), "href", distrust === null && ms !== null ? "#shape-healthy" : "#shape-unknown");
     const words = ms === null ? "no data yet" : ageWords(live.aheadMs > 0 ? -live.aheadMs : ms);
     const shown = paused() ? `Paused · ${words}` : ms === null ? "No data yet" : `${AGE_LEAD}${words}`;
     writeAge(text, shown);
@@ -198,8 +208,7 @@ function showBanner(live, distrust, ms) {
   }
   if (live.link !== "signed-out" && (distrust === "pollers" || live.aheadMs > 0)) Object.assign(link, { href: `${document.body.dataset.prefix}/data-health/`, textContent: "Data health", hidden: false });
   banner.hidden = text === "";
-  const sentence = document.getElementById("banner-text");
-  if (sentence.textContent !== text) sentence.textContent = text;
+  writeText(document.getElementById("banner-text"), text);
 }
 
 function retryWords(live) {
