@@ -17,7 +17,7 @@ from tests.fakes.live_fleet import LiveFleet
 from tests.fakes.record import fill
 from tests.flow.web import USERNAME, Console, database
 
-Outcome = TypeVar("Result")
+Outcome = TypeVar("Outcome")
 
 #: For anything a page must show; a machine shared with other tests is slow.
 DEADLINE_MS = 90_000

@@ -45,7 +45,7 @@ STATES = [*State, *State]
 #: Seconds that the record is ahead of now, so that it is fresh for as long as the tests run.
 AHEAD = 10_000.0
 #: Requests for one operation in one mode. Most handlers have two addresses, so each gets up to eight times as many.
-EXAMPLES = 15
+EXAMPLES = 8
 #: Requests for an operation of which nothing varies.
 REPEATS = 3
 CHECKS: list[Any] = [

@@ -112,8 +112,9 @@ def test_demo_serves_its_page_outside_a_checkout(environment: Path, tmp_path: Pa
         eventually_sync(are_healthy, seconds=_PATIENCE)
 
 
+@pytest.mark.parametrize("environment", ["pinned"], indirect=True)
 def test_console_serves_its_page_outside_a_checkout(environment: Path, tmp_path: Path) -> None:
-    """Without a fleet."""
+    """Without a fleet. The newest packages run all of its programs in the demo above."""
     port = find_free_port()
     with _run_refloat(environment, tmp_path / "data", "serve", "--port", str(port)) as output:
         eventually_sync(

@@ -52,7 +52,7 @@ HEADLINE_FIELDS_NOT_KEPT = {
 #: Fields about the answer itself.
 ANSWER_FIELDS = {"age_ms"}
 #: Seconds between two questions whether there is a newer round.
-PAUSE_SECONDS = 0.1
+PAUSE_SECONDS = 0.4
 #: Seconds for one step on a machine that is busy.
 PATIENCE = 240.0
 #: Changes are stored to the millisecond, and a prediction as a distance from its change.
@@ -247,8 +247,8 @@ def refloat(demo: Demo, *args: str) -> None:
     assert process.returncode == 0, process.stderr
 
 
-def record_moments(demo: Demo) -> list[Answers]:
-    """Let the fleet fail and recover in many ways; return what the API answered all the time."""
+def record_moments(demo: Demo, *, all_faults: bool) -> list[Answers]:
+    """Let the fleet fail and recover in all ways or in some; return what the API answered all the time."""
 
     def is_calm(answers: Answers) -> bool:
         return answers.count("healthy", "excess") == len(answers.agents)
@@ -261,15 +261,16 @@ def record_moments(demo: Demo) -> list[Answers]:
         await_answer(lambda answers: answers.count("stranded") == 0 and answers.has_instance("silent"))
         demo.fleet("resume", "proxy-1")
         await_answer(is_calm)
-        demo.fleet("block-backend", "auth-1")
-        await_answer(lambda answers: answers.count("at_risk", "stranded") > 0)
-        await_answer(lambda answers: answers.has_instance("expired"))
-        demo.fleet("unblock-backend", "auth-1")
-        await_answer(is_calm)
-        demo.fleet("kill", "proxy-2")
-        await_answer(lambda answers: answers.has_instance("silent"))
-        demo.fleet("restart", "proxy-2")
-        await_answer(is_calm)
+        if all_faults:
+            demo.fleet("block-backend", "auth-1")
+            await_answer(lambda answers: answers.count("at_risk", "stranded") > 0)
+            await_answer(lambda answers: answers.has_instance("expired"))
+            demo.fleet("unblock-backend", "auth-1")
+            await_answer(is_calm)
+            demo.fleet("kill", "proxy-2")
+            await_answer(lambda answers: answers.has_instance("silent"))
+            demo.fleet("restart", "proxy-2")
+            await_answer(is_calm)
         demo.fleet("drain", "proxy-3", "--reason", "maintenance")
         await_answer(lambda answers: any(instance["drain"] for instance in answers.instances.values()))
         demo.fleet("undrain", "proxy-3")
@@ -278,10 +279,11 @@ def record_moments(demo: Demo) -> list[Answers]:
         with run_guest(demo):
             await_answer(lambda answers: len(answers.agents) == AGENTS + 1 and is_calm(answers))
         await_answer(lambda answers: answers.count("offline") == 1)
-        demo.fleet("block-backend", "auth-1", "auth-2")
-        await_answer(lambda answers: answers.count("at_risk", "stranded") >= AGENTS // 2)
-        demo.fleet("unblock-backend", "auth-1", "auth-2")
-        await_answer(lambda answers: answers.count("healthy", "excess") == AGENTS)
+        if all_faults:
+            demo.fleet("block-backend", "auth-1", "auth-2")
+            await_answer(lambda answers: answers.count("at_risk", "stranded") >= AGENTS // 2)
+            demo.fleet("unblock-backend", "auth-1", "auth-2")
+            await_answer(lambda answers: answers.count("healthy", "excess") == AGENTS)
     return recorder.answers
 
 
@@ -292,7 +294,10 @@ def auth_count(answers: Answers, name: str) -> int:
 
 @pytest.mark.parametrize("database", ["sqlite", "postgresql"])
 def test_past_answers_equal_the_answers_then(tmp_path: Path, database: str) -> None:
-    """Counts, headline, every agent and every instance at all recorded moments, and nothing is left out silently."""
+    """Counts, headline, every agent and every instance at all recorded moments, and nothing is left out silently.
+
+    Faults whose causes and states are the same rows in both databases are tried on one of them.
+    """
     with postgresql() if database == "postgresql" else nullcontext("") as url:
         # All answers about one round must fit into it, on a machine that does other things too.
         settings = {"REFLOAT_ROUND_INTERVAL": "2", "REFLOAT_ROUND_DEADLINE": "1.5"}
@@ -301,7 +306,7 @@ def test_past_answers_equal_the_answers_then(tmp_path: Path, database: str) -> N
         shape = ("--auths", "2", "--proxies", "3", "--agents", str(AGENTS), "--announce-ttl", "30s")
         demo = start_demo(tmp_path / "demo", *shape, **settings)
         try:
-            moments = record_moments(demo)
+            moments = record_moments(demo, all_faults=not url)
             assert len(moments) >= 10
             problems = {}
             for then in moments:
