@@ -11,6 +11,8 @@ from typing import Any
 
 from celery import Celery
 from celery.beat import ScheduleEntry, Scheduler, SchedulingError
+from celery.schedules import crontab
+from django.conf import settings
 from kombu.exceptions import OperationalError
 from typing_extensions import override
 
@@ -21,6 +23,26 @@ logger = logging.getLogger(__name__)
 # Not the current app: tasks of a process that imports this module too keep theirs.
 app = Celery("refloat", fixups=[], set_as_current=False)
 app.config_from_object("django.conf:settings", namespace="CELERY")
+# Not in the settings, which every command reads: importing the schedules of Celery takes a tenth of a second.
+app.conf.beat_schedule = {
+    "start-round": {
+        "task": "fleet.tasks.start_round",
+        "schedule": settings.REFLOAT_ROUND_INTERVAL,
+        # A round that was not started in time is skipped, so that rounds never pile up.
+        "options": {"expires": settings.REFLOAT_ROUND_INTERVAL},
+    },
+    "tend": {
+        # One task for all periodic work besides rounds: most of the cost of a task is overhead.
+        "task": "fleet.tasks.tend",
+        "schedule": 1.0,
+        "options": {"expires": 1.0},
+    },
+    "prune-history": {
+        "task": "fleet.tasks.prune_history",
+        "schedule": crontab(minute="17"),
+        "options": {"expires": 3000},
+    },
+}
 
 
 class ExactScheduler(Scheduler):

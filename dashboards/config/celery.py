@@ -1,5 +1,4 @@
-"""The Celery app: `celery -A dashboards.config.celery worker`. Its settings are the CELERY_ ones in `settings`,
-and the schedule here."""
+"""The Celery app: `celery -A dashboards.config.celery worker`. Its settings are the CELERY_ ones in `settings`."""
 
 from __future__ import annotations
 
@@ -7,8 +6,6 @@ import os
 from typing import Any
 
 from celery import Celery, signals
-from celery.schedules import crontab
-from django.conf import settings
 from django.db import close_old_connections
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboards.config.settings")
@@ -18,26 +15,6 @@ os.environ.setdefault("CELERY_SKIP_CHECKS", "1")
 app = Celery("refloat")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks(["fleet"])
-# Not in the settings, which every command reads: to import Celery's schedules takes a tenth of a second.
-app.conf.beat_schedule = {
-    "start-round": {
-        "task": "fleet.tasks.start_round",
-        "schedule": settings.REFLOAT_ROUND_INTERVAL,
-        # A round that was not started in time is skipped, so that rounds never pile up.
-        "options": {"expires": settings.REFLOAT_ROUND_INTERVAL},
-    },
-    "tend": {
-        # One task for all periodic work besides rounds: most of the cost of a task is overhead.
-        "task": "fleet.tasks.tend",
-        "schedule": 1.0,
-        "options": {"expires": 1.0},
-    },
-    "prune-history": {
-        "task": "fleet.tasks.prune_history",
-        "schedule": crontab(minute="17"),
-        "options": {"expires": 3000},
-    },
-}
 # For all threads: views, which enqueue tasks by name, do not run in the thread that imported this.
 app.set_default()
 

@@ -22,11 +22,11 @@ forked_programs.import_shared_modules()
 import threading
 threads = threading.active_count()
 forked_programs.replace_environment({**os.environ, **json.loads(sys.argv[1])})
-from dashboards.config import celery
+from dashboards.config import beat, celery
 print(json.dumps([
     before != settings.REDIS_URL, threads, settings.REDIS_URL, settings.CHANNEL_LAYERS["default"]["CONFIG"]["hosts"],
     celery.app.conf.broker_url, settings.REFLOAT_ROUND_INTERVAL,
-    celery.app.conf.beat_schedule["start-round"]["schedule"],
+    beat.app.conf.beat_schedule["start-round"]["schedule"],
     len(os.listdir("/proc/self/task")),
 ]))
 """
