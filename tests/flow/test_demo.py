@@ -158,7 +158,7 @@ def test_killed_programs_run_again(whole_demo: Demo) -> None:
         "celery --quiet -A dashboards.config.beat",
         "django alerts",
     )
-    # The pollers that the test before ended are back a second later.
+    # The previous test ended the pollers: the supervisor starts each again after a second.
     eventually_sync(lambda: set(programs()) == set(keywords))
     before = programs()
     for pid in before.values():

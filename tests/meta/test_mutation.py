@@ -96,7 +96,7 @@ def test_mutants_are_judged_by_the_tests_of_a_copy(tmp_path: Path, monkeypatch: 
     subprocess.run([git, "init", "-q", str(project)], check=True)
     monkeypatch.setattr(trials, "ROOT", project)
     monkeypatch.setattr(trials, "_TIMEOUT_EXTRA_SECONDS", 1.0)
-    # Pytest starts a dozen times here, and loading all of its plugins takes most of that.
+    # This test starts pytest a dozen times: loading all plugins of pytest would take most of its time.
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.setenv("PYTEST_PLUGINS", "xdist")
     trial = Trial(tmp_path / "copy", Baselines())

@@ -9,7 +9,7 @@
    Shift selects ranges: with a click, with Space, and with the arrow keys. */
 
 import { declareKeys } from "./keys.js";
-import { formatCount } from "./page.js";
+import { formatCount, writeText } from "./page.js";
 
 /** Agents whose ids fit into an address. The ids of more are sent in the body of the request. */
 const MOST_IN_ADDRESS = 100;
@@ -122,7 +122,7 @@ function paint() {
   const others = n - checked.length;
   const words = n === 0 ? "Select agents" : `${formatCount(n)} selected${others > 0 ? `, ${formatCount(others)} of them not on this page` : ""}`;
   // A status is read out whenever it is written.
-  if (count.textContent !== words) count.textContent = words;
+  writeText(count, words);
   matching.hidden = isEverything || n === 0 || checked.length >= total;
   clear.hidden = n === 0;
   for (const button of bar.querySelectorAll("button[type=submit]")) button.disabled = n === 0;

@@ -191,7 +191,7 @@ const writeWords = throttled(() => {
   if (!scene.isReady) return;
   const groupLabel = byId("group").selectedOptions[0]?.textContent ?? "";
   const text = summarize({ problems, blocks: scene.blocks, total: live.state.states.length, groupLabel, perCell: scene.layout.perCell });
-  if (byId("map-summary").textContent !== text) byId("map-summary").textContent = text;
+  writeText(byId("map-summary"), text);
   byId("per-cell").hidden = scene.layout.perCell === 1;
   byId("per-cell").textContent = `1 cell = ${formatCount(scene.layout.perCell)} agents; its inner square has the most urgent state`;
   byId("zoom-out").disabled = scene.zoom === 0;

@@ -29,12 +29,12 @@ function ageWords(ms) {
   return ms < -CLOCKS_DIFFER_MS ? `dated ${formatAge(ms)} in the future` : `${formatAge(Math.max(0, ms))} old`;
 }
 
-/** Write a text into an element. An equal one stays: it would be laid out again, twice a second, on a page that is left open. */
+/** Write a text into an element, if it is another one: the browser would lay out an equal text again, twice per second. */
 export function writeText(element, words) {
   if (element.textContent !== words) element.textContent = words;
 }
 
-/** Set an attribute, under the same condition: a shape that is referred to anew is built anew. */
+/** Set an attribute, if its value is another one: the browser would build the shape of an equal `href` again. */
 export function writeAttribute(element, name, value) {
   if (element.getAttribute(name) !== value) element.setAttribute(name, value);
 }

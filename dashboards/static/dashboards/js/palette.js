@@ -4,7 +4,7 @@
 import "./dialogs.js";
 import { pathInCluster } from "./cluster-path.js";
 import { addMoment } from "./moment.js";
-import { chooseTheme, formatCount } from "./page.js";
+import { chooseTheme, formatCount, writeText } from "./page.js";
 import { forgetRecent, readRecent, remember } from "./palette-recent.js";
 
 /** Time after the last key, ms, until the console is asked. */
@@ -98,7 +98,7 @@ function activate(number) {
 }
 
 function say(text) {
-  if (status.textContent !== text) status.textContent = text;
+  writeText(status, text);
 }
 
 async function search() {

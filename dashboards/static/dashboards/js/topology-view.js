@@ -2,6 +2,7 @@
    move to their new places, keep the focus, and only what changed is written. */
 
 import { describeNumbers } from "./map-words.js";
+import { writeAttribute, writeText } from "./page.js";
 import { COLUMNS } from "./topology-flow.js";
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -26,14 +27,6 @@ function draw(name, attributes = {}) {
   const element = document.createElementNS(SVG, name);
   for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
   return element;
-}
-
-function write(element, text) {
-  if (element.textContent !== text) element.textContent = text;
-}
-
-function set(element, name, value) {
-  if (element.getAttribute(name) !== value) element.setAttribute(name, value);
 }
 
 export class FlowView {
@@ -62,7 +55,7 @@ export class FlowView {
   paint(flow, places, { isPressed, isFaded }) {
     this.box.style.width = `${places.width}px`;
     this.box.style.height = `${places.height}px`;
-    set(this.svg, "viewBox", `0 0 ${places.width} ${places.height}`);
+    writeAttribute(this.svg, "viewBox", `0 0 ${places.width} ${places.height}`);
     const old = new Set(this.elements.keys());
     for (const [column, nodes] of Object.entries(flow.columns)) {
       for (const [place, node] of nodes.entries()) {
@@ -114,11 +107,11 @@ function createNode() {
 
 function paintNode(button, node, { x, y, w, h }, pressed) {
   const [symbol, name, brief] = button.querySelector(".flow-name").children;
-  set(button, "class", `flow-node ${node.tone}`);
+  writeAttribute(button, "class", `flow-node ${node.tone}`);
   button.toggleAttribute("data-failing", node.isFailing);
   button.toggleAttribute("data-fold", node.isFold);
   const lines = 1 + LINES.filter((least) => h >= least).length;
-  set(button, "data-lines", String(lines));
+  writeAttribute(button, "data-lines", String(lines));
   const isNarrow = w < NARROW;
   button.toggleAttribute("data-narrow", isNarrow);
   button.toggleAttribute("data-tall", h >= TALL);
@@ -126,22 +119,22 @@ function paintNode(button, node, { x, y, w, h }, pressed) {
   button.style.width = `${w}px`;
   button.style.height = `${h}px`;
   symbol.classList.toggle("flow-hidden", node.symbol === "");
-  set(symbol.firstElementChild, "href", `#shape-${node.symbol}`);
-  write(name, node.name);
+  writeAttribute(symbol.firstElementChild, "href", `#shape-${node.symbol}`);
+  writeText(name, node.name);
   const hasNews = node.status !== "" && (!node.isOk || node.hasWork) && !node.isFold;
   // Without agents, the status is beside the name, and what is known of the instance below it.
   const isEmpty = hasNews && node.agents === 0 && lines > 1 && !isNarrow;
   button.toggleAttribute("data-empty", isEmpty);
-  write(brief, briefOf(node, { isNews: isEmpty || (lines === 1 && hasNews), isNarrow }));
+  writeText(brief, briefOf(node, { isNews: isEmpty || (lines === 1 && hasNews), isNarrow }));
   // What is wrong with the instance comes first where not all fits.
   const words = isNarrow && hasNews ? "" : node.words;
   const status = [words && !hasNews ? "" : node.status, words].filter(Boolean).join(" · ");
-  write(button.querySelector(".flow-status"), isEmpty ? node.numbers : status);
-  write(button.querySelector(".flow-load"), isEmpty ? "" : node.numbers);
-  set(button, "aria-label", [node.name, node.status, node.words, node.numbers].filter(Boolean).join(", "));
-  set(button, "title", [node.name, node.status, node.numbers, node.note].filter(Boolean).join(" · "));
-  if (node.isFold) set(button, "aria-expanded", String(node.folded.size === 0));
-  else set(button, "aria-pressed", String(pressed));
+  writeText(button.querySelector(".flow-status"), isEmpty ? node.numbers : status);
+  writeText(button.querySelector(".flow-load"), isEmpty ? "" : node.numbers);
+  writeAttribute(button, "aria-label", [node.name, node.status, node.words, node.numbers].filter(Boolean).join(", "));
+  writeAttribute(button, "title", [node.name, node.status, node.numbers, node.note].filter(Boolean).join(" · "));
+  if (node.isFold) writeAttribute(button, "aria-expanded", String(node.folded.size === 0));
+  else writeAttribute(button, "aria-pressed", String(pressed));
 }
 
 /** Return what is beside the name: the agents; for isNews, what is wrong, which matters more. The name needs the space of a narrow node. */
@@ -171,15 +164,15 @@ function paintEdge(element, mark, edge, place, pressed) {
   const [title, hit, base, strand] = element.children;
   const [plate, symbol, number] = mark.children;
   const isLost = edge.status === "lost";
-  set(element, "class", `flow-edge ${edge.tone}`);
-  set(mark, "class", `flow-mark ${edge.tone}`);
-  for (const part of [element, mark]) set(part, "data-status", edge.status);
-  write(title, edge.text);
-  set(element, "aria-label", edge.text);
-  set(element, "aria-pressed", String(pressed));
-  for (const path of [hit, base, strand]) set(path, "d", place.d);
-  set(hit, "stroke-width", String(Math.max(HIT_LEAST, place.thickness + 4)));
-  for (const path of [base, strand]) set(path, "stroke-width", String(place.thickness));
+  writeAttribute(element, "class", `flow-edge ${edge.tone}`);
+  writeAttribute(mark, "class", `flow-mark ${edge.tone}`);
+  for (const part of [element, mark]) writeAttribute(part, "data-status", edge.status);
+  writeText(title, edge.text);
+  writeAttribute(element, "aria-label", edge.text);
+  writeAttribute(element, "aria-pressed", String(pressed));
+  for (const path of [hit, base, strand]) writeAttribute(path, "d", place.d);
+  writeAttribute(hit, "stroke-width", String(Math.max(HIT_LEAST, place.thickness + 4)));
+  for (const path of [base, strand]) writeAttribute(path, "stroke-width", String(place.thickness));
   const text = edge.failing > 0 || place.thickness >= NUMBER_LEAST ? edge.agents.toLocaleString("en") : "";
   const symbolPath = isLost || edge.status === "failing" ? SYMBOLS[edge.tone] ?? "" : "";
   const isMarked = symbolPath !== "";
@@ -188,10 +181,10 @@ function paintEdge(element, mark, edge, place, pressed) {
   const [gapStart, gap] = [place.along - (edge.side === "proxy" ? before : after), before + after];
   strand.style.strokeDasharray = isLost ? `${Math.max(0, gapStart)} ${gap} ${place.length}` : "";
   mark.style.transform = `translate(${place.x}px, ${place.y}px)`;
-  set(symbol, "d", symbolPath);
-  set(number, "x", isMarked ? "10" : "0");
-  set(number, "text-anchor", !isMarked && edge.side === "auth" ? "end" : "start");
-  write(number, text);
-  set(plate, "x", String(-before));
-  set(plate, "width", isMarked ? String(gap) : "0");
+  writeAttribute(symbol, "d", symbolPath);
+  writeAttribute(number, "x", isMarked ? "10" : "0");
+  writeAttribute(number, "text-anchor", !isMarked && edge.side === "auth" ? "end" : "start");
+  writeText(number, text);
+  writeAttribute(plate, "x", String(-before));
+  writeAttribute(plate, "width", isMarked ? String(gap) : "0");
 }
