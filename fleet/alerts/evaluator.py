@@ -178,7 +178,7 @@ class Evaluator:
         needs_routes = bool(outcome.notifications or outcome.updates_in_place or can_escalate)
         routes = store.read_routes(cluster) if needs_routes else ()
         _escalate_incidents(outcome, routes, now)
-        mark_unreceived(outcome, incident_rows, routes, now)
+        mark_unreceived(outcome, cluster, incident_rows, routes, now)
         with self._fenced_transaction(cluster, now, started_at):
             store.save_outcome(
                 incident_rows,

@@ -37,9 +37,9 @@ def evaluate_rules(facts: ClusterFacts, rules: Iterable[Rule]) -> dict[str, Find
             signals_by_key.setdefault(cause.key, []).append(signal)
     _fold_joint_causes(facts, signals_by_key, causes, {rule.name: rule for rule in rules})
     sick_instance_by_key = {sick_instance.cause.key: sick_instance for sick_instance in facts.sick_instances}
-    groups_by_key = index_groups(facts)
+    index = index_causes(facts)
     return {
-        key: _finding_of(causes[key], signals, facts, sick_instance_by_key.get(key), groups_by_key)
+        key: _finding_of(causes[key], signals, facts, sick_instance_by_key.get(key), index)
         for key, signals in signals_by_key.items()
     }
 
@@ -238,33 +238,44 @@ class CauseSummary:
     is_cause_recovering: bool
 
 
-#: The groups of agents by key of their cause, each with its place among all groups.
-GroupsByKey = Mapping[str, Sequence[tuple[int, AffectedGroup]]]
+@dataclass(frozen=True, slots=True)
+class CauseIndex:
+    """Facts by key of the cause: looking through all of them for each of 1,000 causes takes a second."""
+
+    #: The groups of agents, each with its place among all groups.
+    groups: Mapping[str, Sequence[tuple[int, AffectedGroup]]]
+    sick_keys: frozenset[str]
+    #: Keys of the causes that report that they are recovering.
+    recovering_keys: frozenset[str]
 
 
-def index_groups(facts: ClusterFacts) -> GroupsByKey:
-    """Return the groups by cause: looking through all of them for each of 1,000 causes takes a second."""
-    groups_by_key: dict[str, list[tuple[int, AffectedGroup]]] = {}
+def index_causes(facts: ClusterFacts) -> CauseIndex:
+    """Return an index of the facts."""
+    groups: dict[str, list[tuple[int, AffectedGroup]]] = {}
     for place, group in enumerate(facts.affected_groups):
-        groups_by_key.setdefault(group.cause.key, []).append((place, group))
-    return groups_by_key
+        groups.setdefault(group.cause.key, []).append((place, group))
+    return CauseIndex(
+        groups,
+        frozenset(sick.cause.key for sick in facts.sick_instances),
+        frozenset(sick.cause.key for sick in facts.sick_instances if sick.is_recovering),
+    )
 
 
-def summarize_cause(cause: Cause, facts: ClusterFacts, groups_by_key: GroupsByKey) -> CauseSummary:
+def summarize_cause(cause: Cause, facts: ClusterFacts, index: CauseIndex) -> CauseSummary:
     """Return the agents that a cause affects in one round. Causes of the whole fleet affect none.
 
-    `groups_by_key`: of the same facts, by `index_groups`.
+    `index`: of the same facts.
     """
     member_keys = facts.members_by_cause.get(cause, (cause.key,))
     placed_groups = sorted(
-        (placed for key in set(member_keys) for placed in groups_by_key.get(key, ())), key=itemgetter(0)
+        (placed for key in set(member_keys) for placed in index.groups.get(key, ())), key=itemgetter(0)
     )
     groups = tuple(group for _, group in placed_groups)
     affected_count = sum(group.stranded_count + group.at_risk_count for group in groups)
     clause = facts.clauses.get(cause.key)
     if clause is None and cause.kind in JOINT_KINDS:
-        sick_keys = {sick_instance.cause.key for sick_instance in facts.sick_instances}
-        clause = clause_of_members(cause.name, len(sick_keys.intersection(member_keys)), len(member_keys))
+        sick_count = len(index.sick_keys.intersection(member_keys))
+        clause = clause_of_members(cause.name, sick_count, len(member_keys))
     summary = describe_affected_agents(groups, clause, facts.now)
     if cause.kind is CauseKind.CLUSTER and facts.unreachable:
         affected_count = facts.agent_count
@@ -276,7 +287,7 @@ def summarize_cause(cause: Cause, facts: ClusterFacts, groups_by_key: GroupsByKe
         _describe_past(groups, clause, facts.now),
         _latest_recovers_at(groups),
         any(group.is_stuck for group in groups),
-        any(sick.is_recovering and sick.cause.key == cause.key for sick in facts.sick_instances),
+        cause.key in index.recovering_keys,
     )
 
 
@@ -285,9 +296,9 @@ def _finding_of(
     signals: Sequence[RuleSignal],
     facts: ClusterFacts,
     sick_instance: SickInstance | None,
-    groups_by_key: GroupsByKey,
+    index: CauseIndex,
 ) -> Finding:
-    cause_summary = summarize_cause(cause, facts, groups_by_key)
+    cause_summary = summarize_cause(cause, facts, index)
     groups, affected_count = cause_summary.groups, cause_summary.affected_count
     if not groups and cause.kind is CauseKind.FLEET and cause.id != INSTANCE_DRIFT_CAUSE_ID:
         affected_count = max(signal.count for signal in signals)

@@ -62,18 +62,23 @@ def split_first_receivers(
 
 def mark_unreceived(
     outcome: EvaluationOutcome,
+    cluster: str,
     incident_rows: Mapping[str, IncidentRow],
     routes: Sequence[Route],
     now: float,
 ) -> None:
     """Mark timeline entries of notifications that no channel receives."""
+    resolved_rows = [
+        incident_rows[notification.incident.key]
+        for notification in outcome.notifications
+        if notification.kind is NotificationKind.RESOLVED and notification.incident.key in incident_rows
+    ]
+    resolved_ids = store.find_incidents_with_resolved_receivers(cluster, resolved_rows)
     suffix_by_key = {}
     for notification in outcome.notifications:
         key = notification.incident.key
         if notification.kind is NotificationKind.RESOLVED:
-            has_receiver = key in incident_rows and any(
-                store.sends_resolved_by_channel(incident_rows[key]).values()
-            )
+            has_receiver = key in incident_rows and incident_rows[key].pk in resolved_ids
         else:
             has_receiver = bool(_plan_new_receivers(notification, routes, now))
         if not has_receiver:

@@ -295,6 +295,17 @@ def sends_resolved_by_channel(row: Incident) -> dict[int, bool]:
     return dict(channel_rows.distinct().order_by())
 
 
+def find_incidents_with_resolved_receivers(cluster: str, rows: Iterable[Incident]) -> frozenset[int]:
+    """Return the ids of those incidents of a cluster whose resolved notification a channel takes, in one query."""
+    incident_ids = [row.pk for row in rows]
+    if not incident_ids:
+        return frozenset()
+    deliveries = alerting.Delivery.objects.filter(
+        incident__in=incident_ids, channel__cluster__in=("", cluster), channel__send_resolved=True
+    )
+    return frozenset(deliveries.values_list("incident", flat=True).distinct().order_by())
+
+
 def plan_resolved_receivers(
     row: Incident, planned_receivers: Mapping[int, tuple[float, str]], now: float
 ) -> dict[int, tuple[float, str]]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from fleet.alerts.evidence.copies import read_evidence
+from fleet.alerts.evidence.copies import read_agent_ids
 from fleet.alerts.evidence.evidence import EvidenceError
 from fleet.alerts.evidence.moved_agents import NamedIncident, describe_moved_agents, find_moved_agents
 from fleet.models.incidents import Incident as IncidentRow
@@ -33,10 +33,10 @@ def describe_agents_elsewhere(
     if not np.isin(table.verdicts["state"], AFFECTED_STATES).any():
         return ""
     try:
-        evidence = read_evidence(row.pk)
+        agent_ids = read_agent_ids(row.pk)
     except EvidenceError:
         return ""
-    if evidence is None:
+    if not agent_ids:
         return ""
 
     def find_incident(key: str) -> NamedIncident | None:
@@ -48,5 +48,5 @@ def describe_agents_elsewhere(
             return None
         return NamedIncident(candidate.key, candidate.cause.label, incident_rows[candidate.key].pk)
 
-    moved_agents = find_moved_agents(table, evidence.ids, incident.key, find_incident)
+    moved_agents = find_moved_agents(table, agent_ids, incident.key, find_incident)
     return describe_moved_agents(moved_agents, incident.peak_count)

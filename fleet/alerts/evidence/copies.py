@@ -16,6 +16,7 @@ from fleet.alerts.evidence.evidence import (
     is_copy_due,
     mark_of,
     pack_evidence,
+    unpack_agent_ids,
     unpack_evidence,
 )
 from fleet.alerts.facts import AffectedAgents
@@ -132,8 +133,19 @@ def save_evidence(evidence_by_row: Iterable[tuple[IncidentRow, Evidence]]) -> No
 
 def read_evidence(incident_id: int) -> Evidence | None:
     """Return the stored copy of an incident; None if there is none. Raises EvidenceError."""
+    content = _read_content(incident_id)
+    return None if content is None else unpack_evidence(content)
+
+
+def read_agent_ids(incident_id: int) -> tuple[str, ...]:
+    """Return the ids of the agents in the stored copy of an incident; none without a copy. Raises EvidenceError."""
+    content = _read_content(incident_id)
+    return () if content is None else unpack_agent_ids(content)
+
+
+def _read_content(incident_id: int) -> bytes | None:
     content = IncidentEvidence.objects.filter(incident=incident_id).values_list("content", flat=True).first()
-    return None if content is None else unpack_evidence(bytes(content))
+    return None if content is None else bytes(content)
 
 
 def read_copy_mark(incident_id: int) -> CopyMark | None:

@@ -10,7 +10,9 @@ import struct
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -210,30 +212,51 @@ def pack_evidence(evidence: Evidence) -> bytes:
 
 def unpack_evidence(blob: bytes) -> Evidence:
     """Return the copy from its bytes. Raises EvidenceError."""
-    try:
-        content = zlib.decompress(blob)
-        (header_size,) = _HEADER_LENGTH.unpack_from(content)
-        offset = _HEADER_LENGTH.size + header_size
-        header = json.loads(content[_HEADER_LENGTH.size : offset])
-        if header["version"] != _FORMAT_VERSION:
-            raise EvidenceError(f"a copy of format {header['version']} is not readable by this version")
-        names = tuple(header["names"])
+    with _damage_as_error():
+        content, offset, header = _open(blob)
         return Evidence(
             cluster=header["cluster"],
             taken_at=header["taken_at"],
             affected_count=header["affected_count"],
             stranded_count=header["stranded_count"],
-            ids=names if header["ids"] is None else tuple(header["ids"]),
-            names=names,
+            ids=_read_ids(header),
+            names=tuple(header["names"]),
             rows=_read_rows(content, offset, header),
             sentences=tuple(_read_sentences(entry) for entry in header["sentences"]),
             instances={entry[0]: _facts_of(entry) for entry in header["instances"]},
             agent_count_by_pair={(home, auth): count for home, auth, count in header["pairs"]},
         )
+
+
+def unpack_agent_ids(blob: bytes) -> tuple[str, ...]:
+    """Return only the ids of the copied agents, in a quarter of the time. Raises EvidenceError."""
+    with _damage_as_error():
+        return _read_ids(_open(blob)[2])
+
+
+@contextmanager
+def _damage_as_error() -> Iterator[None]:
+    try:
+        yield
     except (zlib.error, struct.error, KeyError, IndexError, TypeError, ValueError) as error:
         raise (
             error if isinstance(error, EvidenceError) else EvidenceError(f"the copy is damaged: {error}")
         ) from error
+
+
+def _open(blob: bytes) -> tuple[bytes, int, Mapping[str, Any]]:
+    """Return the content of a stored copy, where its columns begin, and its header."""
+    content = zlib.decompress(blob)
+    (header_size,) = _HEADER_LENGTH.unpack_from(content)
+    offset = _HEADER_LENGTH.size + header_size
+    header = json.loads(content[_HEADER_LENGTH.size : offset])
+    if header["version"] != _FORMAT_VERSION:
+        raise EvidenceError(f"a copy of format {header['version']} is not readable by this version")
+    return content, offset, header
+
+
+def _read_ids(header: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(header["names"] if header["ids"] is None else header["ids"])
 
 
 def table_of_evidence(evidence: Evidence) -> FleetTable:

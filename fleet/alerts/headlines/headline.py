@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from fleet.alerts.facts import facts_of_table
-from fleet.alerts.findings import index_groups, summarize_cause
+from fleet.alerts.findings import index_causes, summarize_cause
 from fleet.alerts.headlines.actions import BLIND_ACTIONS, HeadlineAction, select_actions, select_preventions
 from fleet.alerts.headlines.activity import (
     NO_ACTIVITY,
@@ -220,14 +220,14 @@ class IncidentDescriber:
         self._table = table
         self._now = now
         self._facts = facts_of_table(table, now)
-        self._groups_by_key = index_groups(self._facts)
+        self._index = index_causes(self._facts)
         self.actions = ActionFinder(table)
 
     def describe(self, cause: Cause) -> IncidentHeadline | None:
         """Return what an incident of this cause is about; None if it affects no agents, or that is not known."""
         if not self._facts.is_fresh or cause.kind in (CauseKind.CONSOLE, CauseKind.FLEET):
             return None
-        cause_summary = summarize_cause(cause, self._facts, self._groups_by_key)
+        cause_summary = summarize_cause(cause, self._facts, self._index)
         if not cause_summary.affected_count:
             return None
         recovery = ""

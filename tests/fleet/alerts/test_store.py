@@ -118,6 +118,11 @@ def test_enqueue_creates_one_delivery_per_key_and_channel() -> None:
         )
     assert Delivery.objects.count() == 1
     assert store.sends_resolved_by_channel(row) == {channel.pk: False}
+    assert store.find_incidents_with_resolved_receivers("default", [row]) == frozenset()
+    Channel.objects.update(send_resolved=True)
+    assert store.find_incidents_with_resolved_receivers("default", [row]) == {row.pk}
+    Channel.objects.update(cluster="other")
+    assert store.find_incidents_with_resolved_receivers("default", [row]) == frozenset()
     assert not IncidentEvent.objects.exists()
 
 

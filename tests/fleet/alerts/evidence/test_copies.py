@@ -9,7 +9,7 @@ from django.db import IntegrityError
 
 from fleet.alerts.alerting_loops import prune
 from fleet.alerts.evaluator import Evaluator
-from fleet.alerts.evidence.copies import EvidenceCopies, read_copy_mark, read_evidence
+from fleet.alerts.evidence.copies import EvidenceCopies, read_agent_ids, read_copy_mark, read_evidence
 from fleet.alerts.evidence.evidence import EvidenceError
 from fleet.alerts.facts import AffectedAgents
 from fleet.models.incidents import Incident, IncidentEvidence
@@ -41,6 +41,7 @@ def test_resolved_incident_keeps_the_agents_of_its_peak() -> None:
     evidence = read_evidence(incident.pk)
     assert evidence is not None
     assert evidence.names == scenario.reader.table("default", scenario.now).names[:20]
+    assert read_agent_ids(incident.pk) == evidence.ids
     assert (evidence.affected_count, evidence.stranded_count) == (20, 20)
     assert peak_at - 60 <= evidence.taken_at <= peak_at
 
@@ -94,6 +95,7 @@ def test_fault_of_a_copy_delays_no_alert(monkeypatch: pytest.MonkeyPatch) -> Non
     assert scenario.delivery_kinds == ["firing"]
     incident = Incident.objects.get(cause_kind="proxy")
     assert read_evidence(incident.pk) is read_copy_mark(incident.pk) is None
+    assert read_agent_ids(incident.pk) == ()
 
 
 def test_copy_is_deleted_with_its_incident() -> None:

@@ -17,6 +17,7 @@ from fleet.alerts.evidence.evidence import (
     is_copy_due,
     pack_evidence,
     table_of_evidence,
+    unpack_agent_ids,
     unpack_evidence,
 )
 from fleet.monitoring.views import FleetTable
@@ -85,6 +86,13 @@ def test_copy_survives_packing() -> None:
     }
 
 
+def test_ids_are_unpacked_alone() -> None:
+    """Whether they are the names of the agents or not."""
+    evidence = copy_evidence(_make_table(State.STRANDED, State.AT_RISK), np.array([0, 1]), lambda _: None)
+    for ids in (evidence.names, ("a", "b")):
+        assert unpack_agent_ids(pack_evidence(replace(evidence, ids=ids))) == ids
+
+
 def test_copy_of_an_earlier_version_has_both_sentences_in_one() -> None:
     """Copies of old incidents stay readable."""
     evidence = copy_evidence(_make_table(State.STRANDED), np.array([0]), lambda _: VerdictSentences("A. B."))
@@ -133,6 +141,8 @@ def test_damaged_copy_is_an_error_that_callers_expect(blob: bytes) -> None:
     """Not a KeyError on a page."""
     with pytest.raises(EvidenceError):
         unpack_evidence(blob)
+    with pytest.raises(EvidenceError):
+        unpack_agent_ids(blob)
 
 
 @pytest.mark.parametrize(
