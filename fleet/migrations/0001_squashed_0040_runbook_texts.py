@@ -8,8 +8,9 @@ from importlib import import_module
 from django.conf import settings
 from django.db import migrations
 
+from fleet.migrations._table_creation import CreateTables
 from fleet.migrations._tables_of_alerting import ALERTING_TABLES
-from fleet.migrations._tables_of_fleet import FLEET_TABLES
+from fleet.migrations._tables_of_fleet import FLEET_TABLES, TIME_INDEX
 
 _GUARD = import_module("fleet.migrations.0003_changes")
 
@@ -62,4 +63,8 @@ class Migration(migrations.Migration):
 
     dependencies = [migrations.swappable_dependency(settings.AUTH_USER_MODEL)]
 
-    operations = [*FLEET_TABLES, *ALERTING_TABLES, migrations.RunPython(_GUARD.guard, _GUARD.unguard)]
+    operations = [
+        CreateTables([*FLEET_TABLES, *ALERTING_TABLES]),
+        TIME_INDEX,
+        migrations.RunPython(_GUARD.guard, _GUARD.unguard),
+    ]

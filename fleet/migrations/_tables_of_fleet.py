@@ -405,8 +405,6 @@ FLEET_TABLES = [
             'default_permissions': (),
         },
     ),
-    # Apart: PostgreSQL creates the table above by a statement of its own.
-    migrations.AddIndex('agentchange', fleet.models.history.TimeIndex(fields=['at'], name='agent_change_by_time')),
     migrations.CreateModel(
         name='NetworkingReading',
         fields=[
@@ -421,3 +419,6 @@ FLEET_TABLES = [
         },
     ),
 ]
+
+#: Apart: PostgreSQL creates the table of this index by a statement of its own.
+TIME_INDEX = migrations.AddIndex('agentchange', fleet.models.history.TimeIndex(fields=['at'], name='agent_change_by_time'))

@@ -6,9 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import connection, models
+from django.db.migrations import CreateModel
 from django.db.migrations.recorder import MigrationRecorder
+from django.db.migrations.state import ProjectState
 
+from fleet.migrations._table_creation import CreateTables
 from tests.fleet.migrations.rows import Apps, newest_migration
 from tests.fleet.migrations.steps import MigrationRunner
 
@@ -43,6 +46,32 @@ def test_new_database_has_the_replaced_migrations_too() -> None:
     applied = {name for app, name in MigrationRecorder(connection).applied_migrations() if app == "fleet"}
 
     assert {"0001_squashed_0040_runbook_texts", "0001_access_and_tokens", "0040_runbook_texts"} <= applied
+
+
+def test_tables_are_created_together_and_deleted() -> None:
+    """A table may refer to one that comes later. Models that were rendered before are rendered with the new ones."""
+    operation = CreateTables(
+        [
+            CreateModel(
+                "First",
+                [("id", models.AutoField(primary_key=True)), ("second", models.ForeignKey("Second", models.CASCADE))],
+            ),
+            CreateModel("Second", [("id", models.AutoField(primary_key=True))]),
+        ]
+    )
+    before = ProjectState()
+    assert not before.apps.is_installed("trial")
+    after = before.clone()
+    operation.state_forwards("trial", after)
+    assert operation.describe() == "Create 2 tables"
+
+    with connection.schema_editor() as editor:
+        operation.database_forwards("trial", editor, before, after)
+    assert {"trial_first", "trial_second"} <= {*connection.introspection.table_names()}
+
+    with connection.schema_editor() as editor:
+        operation.database_backwards("trial", editor, after, before)
+    assert not {"trial_first", "trial_second"} & {*connection.introspection.table_names()}
 
 
 def _describe_schema() -> dict[str, Any]:
