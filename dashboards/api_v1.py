@@ -18,6 +18,7 @@ from django.db import OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from ninja import NinjaAPI, Query
 from ninja.errors import AuthenticationError, HttpError, ValidationError
+from ninja.openapi.docs import ABS_TPL_PATH, Swagger
 from ninja.openapi.schema import OpenAPISchema
 from ninja.operation import Operation
 from pydantic import Field
@@ -89,6 +90,12 @@ def _make_docs_public(view: Callable[..., HttpResponseBase]) -> Callable[..., Ht
     return public(csp_update({"style-src-attr": [UNSAFE_INLINE]})(view))
 
 
+class _Docs(Swagger):
+    """Swagger from ninja's wheel: without the app `ninja`, its own template would load the scripts from a CDN."""
+
+    template_cdn = str(ABS_TPL_PATH / "swagger.html")
+
+
 class _Api(NinjaAPI):
     """NinjaAPI that renders its OpenAPI document once: rendering takes half a second, and anybody may request it."""
 
@@ -117,6 +124,7 @@ api = _Api(
     version="1",
     description="States of the agents, auths and proxies of a Teleport fleet, and incidents, silences and changes.",
     urls_namespace="api-1",
+    docs=_Docs(),
     docs_decorator=_make_docs_public,
 )
 

@@ -5,17 +5,19 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.core import checks
 from django.core.checks import CheckMessage, Error, Tags, register
 from django.urls import URLPattern, URLResolver, get_resolver
-from ninja.operation import PathView
 
 from dashboards.shared.permissions import ALLAUTH_PAGES, PUBLIC, AccessRequirement, access_of
 from fleet.models.access import ROLES
+
+if TYPE_CHECKING:
+    from ninja.operation import PathView
 
 _LOCAL_HOSTS = {"localhost", "127.0.0.1", "[::1]", "testserver"}
 
@@ -148,5 +150,8 @@ def _find_path_view(callback: Any) -> PathView | None:
     """Return the operations of a view that ninja created; None for other views. Only its closure has them."""
     if not inspect.isfunction(callback) or callback.__module__ != "ninja.operation":
         return None
+    # Only with the API: every command registers these checks, and ninja takes a third of the time of its start.
+    from ninja.operation import PathView
+
     owner = inspect.getclosurevars(callback).nonlocals.get("self")
     return owner if isinstance(owner, PathView) else None

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 from django.contrib.staticfiles.finders import BaseFinder
 from django.core.files.storage import FileSystemStorage
 from typing_extensions import override
+
+from fleet.installation import folder_of_package
 
 #: The full bundle draws heatmaps without 'unsafe-eval' (only scattergl needs it).
 BUNDLE = "plotly.min.js"
@@ -20,10 +20,7 @@ class PlotlyFinder(BaseFinder):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        spec = find_spec("plotly")
-        assert spec is not None, "plotly is a dependency"
-        assert spec.origin is not None, "plotly is a regular package"
-        self.storage = FileSystemStorage(location=Path(spec.origin).parent / "package_data")
+        self.storage = FileSystemStorage(location=folder_of_package("plotly") / "package_data")
         self.storage.prefix = "plotly"  # type: ignore[attr-defined] # dashboards.static_assets reads it
 
     @override

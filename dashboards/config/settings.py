@@ -11,7 +11,7 @@ import dj_database_url
 from csp.constants import NONCE, NONE, SELF
 
 from dashboards.config import env
-from fleet.installation import default_home, find_checkout
+from fleet.installation import default_home, find_checkout, folder_of_package
 from fleet.processes import folders
 from fleet.processes.valkey import running_url
 from fleet.protocol.destination.health import SETTINGS_BY_NAME
@@ -95,12 +95,11 @@ INSTALLED_APPS = [
     # Before allauth: the templates of `dashboards` take precedence.
     "dashboards",
     "fleet",
-    "ninja",
+    # Without ninja, which only the web process needs: every command would import it, and pydantic with it.
     "allauth",
     "allauth.account",
     "allauth.mfa",
     "allauth.socialaccount",
-    "allauth.socialaccount.providers.openid_connect",
 ]
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
@@ -124,7 +123,10 @@ _CHECKOUT = find_checkout()
 TEMPLATES: list[dict[str, Any]] = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
-        "DIRS": [] if _CHECKOUT is None else [_CHECKOUT / "templates"],
+        "DIRS": [
+            *([] if _CHECKOUT is None else [_CHECKOUT / "templates"]),
+            folder_of_package("ninja") / "templates",
+        ],
         "APP_DIRS": True,
         "OPTIONS": {
             "context_processors": [
@@ -232,7 +234,9 @@ USE_TZ = True
 
 # Static files come directly from the installed packages: no copies, no CDN.
 STATIC_URL = "/static/"
+STATICFILES_DIRS = [folder_of_package("ninja") / "static"]
 STATICFILES_FINDERS = [
+    "django.contrib.staticfiles.finders.FileSystemFinder",
     "django.contrib.staticfiles.finders.AppDirectoriesFinder",
     "dashboards.wheel_assets.PlotlyFinder",
 ]
@@ -263,6 +267,7 @@ MFA_PASSKEY_LOGIN_ENABLED = True
 MFA_TOTP_ISSUER = "Refloat"
 
 # OpenID Connect: on when an issuer is named.
+OIDC_PROVIDER = "allauth.socialaccount.providers.openid_connect"
 REFLOAT_OIDC_ISSUER = env.text("REFLOAT_OIDC_ISSUER")
 REFLOAT_OIDC_CLIENT_ID = env.text("REFLOAT_OIDC_CLIENT_ID")
 REFLOAT_OIDC_CLIENT_SECRET = env.secret("REFLOAT_OIDC_CLIENT_SECRET") or ""
@@ -273,6 +278,9 @@ REFLOAT_OIDC_GROUPS_CLAIM = env.text("REFLOAT_OIDC_GROUPS_CLAIM", "groups")
 REFLOAT_OIDC_ROLES = env.pairs("REFLOAT_OIDC_ROLES")
 #: Role of users whose groups give none; empty means that their sign-in is refused.
 REFLOAT_OIDC_DEFAULT_ROLE = env.text("REFLOAT_OIDC_DEFAULT_ROLE")
+if REFLOAT_OIDC_ISSUER:
+    # Without it every command starts sooner: the provider imports an HTTP client.
+    INSTALLED_APPS.append(OIDC_PROVIDER)
 SOCIALACCOUNT_ADAPTER = "dashboards.access.sign_in.OidcAdapter"
 SOCIALACCOUNT_AUTO_SIGNUP = True
 SOCIALACCOUNT_PROVIDERS: dict[str, Any] = {

@@ -15,7 +15,7 @@ from fleet.models.alerting import AlertRule
 from tests.meta.house import ROOT
 
 #: Packages that take a tenth of a second and more to import; `refloat user`, `backup` and `prepare` need none of them.
-_HEAVY_PACKAGES = ("celery", "grpc", "numpy", "redis")
+_HEAVY_PACKAGES = ("celery", "grpc", "ninja", "numpy", "pydantic", "redis", "requests")
 
 
 @pytest.mark.django_db
@@ -31,7 +31,7 @@ def test_new_installation_has_default_rules_and_a_route() -> None:
 
 
 def test_commands_start_without_what_they_do_not_use() -> None:
-    """The apps of every command load neither the evaluation of alerts nor the queue."""
+    """The apps of every command load neither the evaluation of alerts, nor the queue, nor the API."""
     program = (
         "import django, json, sys; django.setup(); "
         f"print(json.dumps([name for name in {_HEAVY_PACKAGES} if name in sys.modules]))"
