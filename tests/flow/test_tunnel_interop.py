@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import random
 import shlex
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +26,6 @@ from tests.fakes.openssh import Sshd
 from tests.fakes.programs import skip_without
 from tests.fakes.waiting import eventually_sync
 from tests.flow.transfers import Service, connect, service, transfer
-from tests.meta.house import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -264,19 +261,6 @@ def test_go_target_with_unreachable_service_registers_again(
         return True
 
     eventually_sync(works, seconds=120)
-
-
-@pytest.mark.serial
-def test_bench_of_the_tunnel_runs(go_peers: None) -> None:
-    """A quick run has every figure; the speed is not checked on a loaded machine."""
-    skip_without(openssh.missing_reason())
-    argv = [sys.executable, "-m", "tests.bench", "tunnel", "--quick"]
-    process = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=1500, check=False)
-    bench_line = json.loads(process.stdout.splitlines()[-1])
-    assert {"tls_1_conn_to_openssh", "plain_1_conn_to_go", "deaf_reader_grew_mb"} <= set(
-        bench_line["figures"]
-    )
-    assert not [name for name in bench_line["peers"] if name.endswith("_missing")]
 
 
 def test_killed_go_server_aborts_refloat_user(

@@ -12,20 +12,19 @@ from tests.meta.house import ROOT
 
 _PYTHON = """#!/bin/bash
 echo "$*" >>"$(dirname "$0")/calls"
-case "$*" in
-  *"not serial"*) exit {regular_code} ;;
-  *"and serial"*) exit {serial_code} ;;
-esac
+[[ "$*" == *" -m slow "* ]] || exit 0
+exit {code}
 """
 
 
 def _run_slow_tests(
-    tmp_path: Path, arguments: str, *, regular_code: int, serial_code: int
+    tmp_path: Path, arguments: str, *, code: int = 0
 ) -> tuple[subprocess.CompletedProcess[str], list[str]]:
-    """Run `make test-slow` with these exit codes of pytest; return the process and the arguments of each call."""
+    """Run `make test-slow`, in which the slow tests end with a code; return the process and the arguments of each call
+    of Python."""
     python = tmp_path / "bin" / "python"
     python.parent.mkdir()
-    python.write_text(_PYTHON.format(regular_code=regular_code, serial_code=serial_code))
+    python.write_text(_PYTHON.format(code=code))
     python.chmod(0o755)
     # A make around this test would give its own variables to this one.
     env = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
@@ -43,37 +42,35 @@ def _run_slow_tests(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "regular_code", "serial_code", "succeeds"),
+    ("arguments", "code", "succeeds"),
     [
-        ("", 0, 0, True),
-        ("", 5, 0, False),
-        ("", 0, 5, False),
-        ("-k x", 5, 0, True),
-        ("-k x", 0, 5, True),
-        ("-k x", 5, 5, False),
-        ("-k x", 1, 0, False),
-        ("-k x", 0, 1, False),
+        ("", 0, True),
+        ("", 1, False),
+        ("", 5, False),
+        ("-k x", 0, True),
+        ("-k x", 1, False),
+        ("-k x", 5, False),
     ],
 )
 def test_slow_tests_fail_if_none_is_collected(
-    tmp_path: Path, arguments: str, regular_code: int, serial_code: int, succeeds: bool
+    tmp_path: Path, arguments: str, code: int, succeeds: bool
 ) -> None:
-    """Exit code 5 of pytest: the whole suite has both groups, and a selection has at least one of them."""
-    process, calls = _run_slow_tests(tmp_path, arguments, regular_code=regular_code, serial_code=serial_code)
+    """Exit code 5 of pytest, of the whole suite and of a selection."""
+    process, calls = _run_slow_tests(tmp_path, arguments, code=code)
     assert (process.returncode == 0) is succeeds, process.stdout + process.stderr
     assert calls
 
 
 def test_slow_tests_end_with_random_examples_of_a_printed_seed(tmp_path: Path) -> None:
     """The printed command repeats them."""
-    process, calls = _run_slow_tests(tmp_path, "", regular_code=0, serial_code=0)
-    assert len(calls) == 3
+    process, calls = _run_slow_tests(tmp_path, "")
+    assert len(calls) == 2
     seed = calls[-1].partition("--hypothesis-seed ")[2].split()[0]
     assert "--hypothesis-profile random" in calls[-1]
     assert f"make laws SEED={seed}" in process.stdout
 
 
 def test_selected_slow_tests_run_without_the_laws(tmp_path: Path) -> None:
-    process, calls = _run_slow_tests(tmp_path, "-k x", regular_code=0, serial_code=0)
+    process, calls = _run_slow_tests(tmp_path, "-k x")
     assert process.returncode == 0
-    assert [call.rpartition(" -k ")[2] for call in calls] == ["x", "x"]
+    assert [call.rpartition(" -k ")[2] for call in calls] == ["x"]

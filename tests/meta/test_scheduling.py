@@ -43,10 +43,10 @@ def test_long_tests_begin() -> None:
         ("", [], []),
         ("not slow", [], ["slow"]),
         ("slow", ["slow"], []),
-        ("slow and not serial", ["slow"], ["serial"]),
-        ("slow and serial", ["slow", "serial"], []),
-        ("slow or serial", [], []),
-        ("not (slow and serial)", [], []),
+        ("slow and not browser", ["slow"], ["browser"]),
+        ("slow and browser", ["slow", "browser"], []),
+        ("slow or browser", [], []),
+        ("not (slow and browser)", [], []),
     ],
 )
 def test_marks_that_every_test_of_a_run_has(
@@ -64,7 +64,7 @@ def test_file_of_other_marks_is_left_out(pytestconfig: pytest.Config, tmp_path: 
     pair.write_text("@pytest.mark.slow\ndef test_x(): ...\n\n\ndef test_y(): ...")
     (tmp_path / "fakes.py").write_text("")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pytestconfig.option, "markexpr", "slow and not serial")
+        patch.setattr(pytestconfig.option, "markexpr", "slow and not browser")
         left_out = [path.name for path in tmp_path.iterdir() if _ignored(path, pytestconfig)]
         assert left_out == ["test_quick.py"]
         patch.setattr(pytestconfig.option, "markexpr", "not slow")
