@@ -432,8 +432,7 @@ def test_interrupted_while_starting_ends_everything(tmp_path: Path) -> None:
         text=True,
     )
     log = tmp_path / "fleet" / "default" / "logs" / "forwarder.log"
-    eventually_sync(log.exists)
-    assert len(_processes_of(tmp_path)) > 1
+    eventually_sync(lambda: log.exists() and len(_processes_of(tmp_path)) > 1)
     process.send_signal(signal.SIGINT)
     stderr = process.communicate(timeout=PATIENCE)[1]
     assert process.returncode == 2
@@ -442,10 +441,17 @@ def test_interrupted_while_starting_ends_everything(tmp_path: Path) -> None:
 
 
 def _processes_of(home: Path) -> list[int]:
-    """Return the ids of the processes that have this state folder in their environment."""
+    """Return the ids of the processes with this state folder in their environment, or with a log in it.
+
+    The command line of a fork takes the place of its first environment.
+    """
     found_ids = []
     for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            if process.environ().get("REFLOAT_HOME") == str(home):
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.environ().get("REFLOAT_HOME") == str(home) or _has_log_in(home, process.pid):
                 found_ids.append(process.pid)
     return found_ids
+
+
+def _has_log_in(home: Path, pid: int) -> bool:
+    return Path(f"/proc/{pid}/fd/1").readlink().is_relative_to(home)

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import IO, Protocol
 
 import fleet
-from fleet.nodes.local import faults, gateway, keys, networking
+from fleet.nodes.local import faults, forked_nodes, gateway, keys, networking
 from fleet.nodes.local import plan as fleet_plan
 from fleet.nodes.local import record as fleet_record
 from fleet.nodes.local.forward_names import PORTS
@@ -121,6 +121,8 @@ class _LocalFleet:
     def _start_with_forwarder(self) -> None:
         argv = fleet_plan.make_forwarder_argv(self.plan, self.backend_address)
         forwarder = self._start_child("forwarder", "forwarder", argv, _NETWORK_STAGE)
+        # While the forwarder starts.
+        forked_nodes.import_shared_modules()
         self._await_ready([forwarder])
         self.forward_addresses = dict(forwarder.ready_message["forwards"])
         auths = self._start_instances("auth")
@@ -136,6 +138,7 @@ class _LocalFleet:
         self._await_ready(self._start_agents(*balancers))
 
     def _start_without_forwarder(self) -> None:
+        forked_nodes.import_shared_modules()
         self._await_ready(self._start_instances("auth"))
         self._await_ready(self._start_instances("proxy"))
         balancers = self._start_balancers()
@@ -202,7 +205,13 @@ class _LocalFleet:
         if role in _STAGES:
             env |= fleet_plan.make_environment(self.plan)
         return self.supervisor.start(
-            name, argv, env=env, stage=stage, readiness_probe=has_ready_line, on_parent_death=signal.SIGKILL
+            name,
+            argv,
+            env=env,
+            stage=stage,
+            readiness_probe=has_ready_line,
+            on_parent_death=signal.SIGKILL,
+            spawn=forked_nodes.create_spawner(name) if role in forked_nodes.FORKED_ROLES else None,
         )
 
     def _await_ready(self, children: list[Child]) -> None:
