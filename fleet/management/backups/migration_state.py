@@ -57,9 +57,16 @@ def list_unapplied_migrations() -> list[str]:
 
 def migrate_to(migrations: Iterable[str]) -> None:
     """Apply exactly these migrations to an empty connected database. Raises DatabaseError."""
-    # An archive may end in the middle of what one migration replaces.
-    executor = open_unsquashed_executor()
     names = frozenset(migrations)
+    executor = MigrationExecutor(connection)
+    for key, migration in executor.loader.replacements.items():
+        replaced_names = {".".join(replaced_key) for replaced_key in migration.replaces}
+        if replaced_names <= names:
+            names |= {".".join(key)}
+        else:
+            # An archive may end in the middle of what one migration replaces.
+            executor = open_unsquashed_executor()
+            break
     keys = {key for key in executor.loader.graph.nodes if ".".join(key) in names}
     # The newest ones of each app; Django applies those that they depend on.
     targets = [
