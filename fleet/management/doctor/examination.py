@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
@@ -35,45 +34,15 @@ from fleet.management.doctor.findings import (
     skip,
     sort_findings,
 )
+from fleet.management.doctor.installation import InstallationFacts
 from fleet.models.clusters import DEFAULT_CLUSTER
 from fleet.monitoring.state import StateError
-from fleet.processes import valkey
 from fleet.source_plugins.registry import installed_sources
-from fleet.transport.tls import TLSFiles
 
 logger = logging.getLogger(__name__)
 
 _NO_DATABASE = "The database cannot be used."
 Rows = TypeVar("Rows")
-
-
-@dataclass(frozen=True, slots=True)
-class InstallationFacts:
-    """The settings and the environment of an installation."""
-
-    home: Path
-    environment: Mapping[str, str]
-    setting_names: frozenset[str]
-    #: Messages of settings that cannot be read; the other fields then have their defaults.
-    setting_errors: Sequence[str]
-    allowed_hosts: Sequence[str]
-    public_url: str
-    tls: TLSFiles
-    #: REDIS_URL; None: the embedded Valkey.
-    configured_redis_url: str | None
-    redis_prefix: str
-    celery_key_prefix: str
-    #: Queues that workers serve.
-    queues: Sequence[str]
-
-    @property
-    def redis_url(self) -> str | None:
-        """The URL of Redis; None while the embedded Valkey is not running."""
-        return self.configured_redis_url or valkey.running_url(self.home / "valkey")
-
-    def has_invalid(self, name: str) -> bool:
-        """Return whether a setting, or the file with its value, cannot be read."""
-        return any(text.startswith(name) for text in self.setting_errors)
 
 
 class Examination:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,11 @@ from django.conf import settings
 from django.db import Error, connection
 
 from fleet import __version__
-from fleet.management.doctor.examination import InstallationFacts
 from fleet.management.doctor.redaction import is_secret_name, secrets_in_url
 from fleet.management.programs import QUEUES_BY_WORKER
 from fleet.models.alerting import Channel
 from fleet.models.sealed_secrets import UnsealError, unseal
+from fleet.processes import valkey
 from fleet.transport.tls import TLSFiles
 
 #: Packages whose versions a report has.
@@ -27,6 +28,35 @@ _PACKAGES = (
 )
 #: Length from which the value of an unknown variable may be a secret.
 _MIN_UNKNOWN_LENGTH = 8
+
+
+@dataclass(frozen=True, slots=True)
+class InstallationFacts:
+    """The settings and the environment of an installation."""
+
+    home: Path
+    environment: Mapping[str, str]
+    setting_names: frozenset[str]
+    #: Messages of settings that cannot be read; the other fields then have their defaults.
+    setting_errors: Sequence[str]
+    allowed_hosts: Sequence[str]
+    public_url: str
+    tls: TLSFiles
+    #: REDIS_URL; None: the embedded Valkey.
+    configured_redis_url: str | None
+    redis_prefix: str
+    celery_key_prefix: str
+    #: Queues that workers serve.
+    queues: Sequence[str]
+
+    @property
+    def redis_url(self) -> str | None:
+        """The URL of Redis; None while the embedded Valkey is not running."""
+        return self.configured_redis_url or valkey.running_url(self.home / "valkey")
+
+    def has_invalid(self, name: str) -> bool:
+        """Return whether a setting, or the file with its value, cannot be read."""
+        return any(text.startswith(name) for text in self.setting_errors)
 
 
 def read_installation() -> InstallationFacts:

@@ -9,9 +9,9 @@ import pytest
 from django.core.checks import CheckMessage
 from pytest_django import Settings
 
-from fleet.management.doctor.examination import Examination, InstallationFacts
+from fleet.management.doctor.examination import Examination
 from fleet.management.doctor.findings import CheckFinding, CheckVerdict
-from fleet.management.doctor.installation import read_installation
+from fleet.management.doctor.installation import InstallationFacts, read_installation
 
 
 @pytest.fixture
