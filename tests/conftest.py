@@ -27,8 +27,6 @@ import hypothesis
 import pytest
 from django.conf import settings
 
-# A console has it when single sign-on is configured; tests do that later.
-settings.INSTALLED_APPS.append(settings.OIDC_PROVIDER)
 django.setup()
 settings.CONFIGURED_REDIS_URL = None
 del os.environ["REDIS_URL"]

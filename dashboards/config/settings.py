@@ -267,7 +267,6 @@ MFA_PASSKEY_LOGIN_ENABLED = True
 MFA_TOTP_ISSUER = "Refloat"
 
 # OpenID Connect: on when an issuer is named.
-OIDC_PROVIDER = "allauth.socialaccount.providers.openid_connect"
 REFLOAT_OIDC_ISSUER = env.text("REFLOAT_OIDC_ISSUER")
 REFLOAT_OIDC_CLIENT_ID = env.text("REFLOAT_OIDC_CLIENT_ID")
 REFLOAT_OIDC_CLIENT_SECRET = env.secret("REFLOAT_OIDC_CLIENT_SECRET") or ""
@@ -279,8 +278,8 @@ REFLOAT_OIDC_ROLES = env.pairs("REFLOAT_OIDC_ROLES")
 #: Role of users whose groups give none; empty means that their sign-in is refused.
 REFLOAT_OIDC_DEFAULT_ROLE = env.text("REFLOAT_OIDC_DEFAULT_ROLE")
 if REFLOAT_OIDC_ISSUER:
-    # Without it every command starts sooner: the provider imports an HTTP client.
-    INSTALLED_APPS.append(OIDC_PROVIDER)
+    # Only then: it imports an HTTP client, and every command would.
+    INSTALLED_APPS.append("allauth.socialaccount.providers.openid_connect")
 SOCIALACCOUNT_ADAPTER = "dashboards.access.sign_in.OidcAdapter"
 SOCIALACCOUNT_AUTO_SIGNUP = True
 SOCIALACCOUNT_PROVIDERS: dict[str, Any] = {

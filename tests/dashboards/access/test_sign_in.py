@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
-from urllib.parse import parse_qs, urlsplit
-
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
@@ -11,7 +8,6 @@ from pytest_django import Settings
 from dashboards.access.sign_in import role_of
 from dashboards.shared import refusals
 from tests.dashboards.conftest import MakeUser
-from tests.fakes.identity import IdentityProvider, identity_provider
 
 pytestmark = pytest.mark.django_db
 
@@ -79,79 +75,6 @@ def test_role_of_claims(settings: Settings) -> None:
     assert role_of({}) == ""
     settings.REFLOAT_OIDC_DEFAULT_ROLE = "viewer"
     assert role_of({"groups": ["other"]}) == "viewer"
-
-
-@pytest.fixture
-def provider(settings: Settings) -> Iterator[IdentityProvider]:
-    """An identity provider that the console trusts; the group `sre` gives the role operator."""
-    with identity_provider() as idp:
-        settings.REFLOAT_OIDC_ROLES = (("operator", "sre"), ("viewer", "staff"))
-        settings.SOCIALACCOUNT_PROVIDERS = {
-            "openid_connect": {
-                "OAUTH_PKCE_ENABLED": True,
-                "APPS": [
-                    {
-                        "provider_id": "oidc",
-                        "name": "Example",
-                        "client_id": "refloat",
-                        "secret": "s",
-                        "settings": {"server_url": idp.issuer},
-                    }
-                ],
-            }
-        }
-        idp.claims = {
-            "sub": "42",
-            "preferred_username": "ada",
-            "email": "ada@example.com",
-            "groups": ["sre"],
-        }
-        yield idp
-
-
-def _sign_in_by_provider(client: Client, provider: IdentityProvider) -> int:
-    """Click the button, be sent away, and come back with a code; answers the last status."""
-    away = client.post("/accounts/oidc/oidc/login/")["Location"]
-    assert away.startswith(f"{provider.issuer}/authorize?")
-    state = parse_qs(urlsplit(away).query)["state"][0]
-    status: int = client.get("/accounts/oidc/oidc/login/callback/", {"code": "c", "state": state}).status_code
-    return status
-
-
-def test_single_sign_on_makes_a_user_with_the_role(client: Client, provider: IdentityProvider) -> None:
-    """Whoever the provider vouches for is a user at once, with PKCE, without a password, and with the group's role."""
-    assert _sign_in_by_provider(client, provider) == 302
-    user = User.objects.get()
-    assert (user.username, user.email, user.has_usable_password()) == ("ada", "ada@example.com", False)
-    assert [group.name for group in user.groups.all()] == ["operator"]
-    assert client.session["_auth_user_id"] == str(user.pk)
-    assert "code_verifier" in provider.exchanges[0]
-
-
-def test_single_sign_on_follows_the_groups(client: Client, provider: IdentityProvider) -> None:
-    """At the next sign-in the role is what the groups give then."""
-    _sign_in_by_provider(client, provider)
-    client.logout()
-    provider.claims["groups"] = ["staff"]
-    _sign_in_by_provider(client, provider)
-    assert [group.name for group in User.objects.get().groups.all()] == ["viewer"]
-
-
-def test_single_sign_on_without_a_role_is_refused(client: Client, provider: IdentityProvider) -> None:
-    """Groups that give no role make no user."""
-    provider.claims["groups"] = ["guests"]
-    assert _sign_in_by_provider(client, provider) == 403
-    assert not User.objects.exists()
-    assert "_auth_user_id" not in client.session
-
-
-def test_single_sign_on_of_a_removed_user_ends_the_role(client: Client, provider: IdentityProvider) -> None:
-    """The sign-in is refused, and the role of tokens and sockets is removed."""
-    _sign_in_by_provider(client, provider)
-    client.logout()
-    provider.claims["groups"] = []
-    assert _sign_in_by_provider(client, provider) == 403
-    assert not User.objects.get().groups.exists()
 
 
 @pytest.mark.parametrize(
