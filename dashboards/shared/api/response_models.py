@@ -27,4 +27,4 @@ def share_response_models() -> None:
             models[id(response_type)] = (response_type, create(operation, response_type))
         return models[id(response_type)][1]
 
-    Operation._create_response_model = share  # type: ignore[method-assign] # noqa: SLF001 - as above
+    Operation._create_response_model = share  # type: ignore[assignment, method-assign] # noqa: SLF001 - as above
