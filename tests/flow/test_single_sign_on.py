@@ -66,7 +66,7 @@ class SignOn(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SignOn]:
+def identity_console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SignOn]:
     """A console that gives the group `sre` the role operator, and `staff` the role viewer."""
     with identity_provider() as provider:
         settings = {
@@ -81,18 +81,18 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SignOn]:
 
 
 @pytest.fixture
-def sign_on(running: SignOn) -> SignOn:
+def sign_on(identity_console: SignOn) -> SignOn:
     """The same without users, and the provider with a user of the group `sre`."""
-    with database(running.console.home):
+    with database(identity_console.console.home):
         User.objects.filter(is_superuser=False).delete()
-    running.provider.exchanges.clear()
-    running.provider.claims = {
+    identity_console.provider.exchanges.clear()
+    identity_console.provider.claims = {
         "sub": "42",
         "preferred_username": "ada.l",
         "email": "ada@example.com",
         "groups": ["sre"],
     }
-    return running
+    return identity_console
 
 
 def test_first_sign_in_makes_a_user_with_the_role(sign_on: SignOn) -> None:

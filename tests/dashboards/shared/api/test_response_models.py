@@ -14,7 +14,7 @@ from dashboards.api_v1 import api
 from dashboards.shared.api.response_models import share_response_models
 
 
-class Thing(Schema):
+class Agent(Schema):
     """A response."""
 
     name: str
@@ -34,11 +34,11 @@ def test_one_model_for_each_type() -> None:
     """Operations and statuses of the same type have the same model; each answers with what it declares."""
     router = Router()
 
-    @router.get("/first", response={200: Thing, (404, 409): Refusal})
+    @router.get("/first", response={200: Agent, (404, 409): Refusal})
     def read_first(request: HttpRequest) -> Any:
         return {"name": "first", "secret": "x"}
 
-    @router.get("/second", response={200: list[Thing], 404: Refusal, 204: None})
+    @router.get("/second", response={200: list[Agent], 404: Refusal, 204: None})
     def read_second(request: HttpRequest) -> Any:
         return Status(404, {"detail": "no second"})
 
