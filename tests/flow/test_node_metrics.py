@@ -364,7 +364,5 @@ def _get(url: str) -> int:
 
 def _password_file(fleet: Fleet) -> str:
     """Where the password of the fleet's backend is, as its nodes are told."""
-    rows = json.loads(fleet.do("ps", "--json"))
-    pid = next(row["pid"] for row in rows if row["name"] == "auth-1")
-    argv = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
-    return argv[argv.index("--backend-password-file") + 1]
+    folder = fleet_record.folder_of(fleet.home, fleet.ready["cluster"])
+    return str(folder / "backend" / "password")
