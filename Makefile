@@ -44,11 +44,11 @@ setup: $(DEV) browser  ## Create .venv with all dependencies, and find Chromium
 demo: $(RUN)  ## Run the console and a local test fleet (FAULTS=1: with scripted incidents; TLS=1: with mutual TLS)
 	@exec $(PY) manage.py demo $(if $(FAULTS),--faults) $(if $(TLS),--tls) $(ARGS)
 
-test: setup clients  ## Run the fast tests (up to 30 min on two cores; ARGS="-k name" selects tests)
+test: setup clients  ## Run the fast tests (up to 25 min on two cores; ARGS="-k name" selects tests)
 	@$(PY) -m pytest -m "not slow" --numprocesses auto $(ARGS)
 
 # A selection by ARGS fails if it has no test, and leaves out the laws.
-test-slow: setup peers  ## Run the slow tests: interop, soak, fuzzing (up to 45 min on two cores)
+test-slow: setup peers  ## Run the slow tests: interop, soak, fuzzing (up to 30 min on two cores)
 	@$(PY) -m pytest -m slow --numprocesses auto $(ARGS)
 	@$(if $(ARGS),,$(MAKE) --no-print-directory laws)
 
