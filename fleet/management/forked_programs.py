@@ -6,18 +6,14 @@ docs/decisions/0008-copies-of-one-process.md
 
 from __future__ import annotations
 
-import gc
 import importlib
 import os
-import signal
-import threading
 from collections.abc import Mapping, Sequence
-from typing import IO
 
 from django.conf import settings
 from django.db import connections
 
-from fleet.processes import children, forks
+from fleet.processes import forks
 from fleet.processes.supervisor import Spawn
 
 #: Modules that several programs use. A module that only one program uses is loaded by that program.
@@ -43,38 +39,17 @@ def can_fork(argv: Sequence[str]) -> bool:
 
 def import_shared_modules() -> None:
     """Import the common modules. Call it before the first fork."""
-    for name in _SHARED_MODULES:
-        importlib.import_module(name)
-    # Garbage would be copied into every fork.
-    gc.collect()
+    forks.import_modules(_SHARED_MODULES)
 
 
 def create_spawner(name: str) -> Spawn:
     """Return a function that starts a program as a fork of this process, or executes it where a fork is not safe."""
-
-    def spawn(
-        argv: Sequence[str],
-        *,
-        env: Mapping[str, str] | None,
-        log: IO[bytes],
-        on_parent_death: signal.Signals,
-    ) -> children.ChildProcess:
-        assert env is not None, "a fork needs its own environment"
-        if threading.active_count() > 1:
-            return children.spawn(argv, env=env, log=log, on_parent_death=on_parent_death)
-        # A fork must not use a database connection of this process.
-        connections.close_all()
-        return forks.spawn(
-            name, argv, log=log, on_parent_death=on_parent_death, begin=lambda: replace_environment(env)
-        )
-
-    return spawn
+    # A fork must not use a database connection of this process.
+    return forks.create_spawner(name, prepare=connections.close_all, begin=replace_environment)
 
 
 def replace_environment(env: Mapping[str, str]) -> None:
     """Replace the environment of this process, and load Django's settings again from it."""
-    # Set every variable again, even unchanged ones: `titles.show_command_line` overwrites the memory of the original
-    # environment.
     os.environ.clear()
     os.environ.update(env)
     module = importlib.reload(importlib.import_module(settings.SETTINGS_MODULE))

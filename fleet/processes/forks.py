@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import importlib
 import multiprocessing
 import os
 import runpy
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from multiprocessing.process import BaseProcess
 from typing import IO
 
-from fleet.processes import titles
+from fleet.processes import children, titles
+from fleet.processes.supervisor import Spawn
 
 _PR_SET_PDEATHSIG = 1
 
@@ -27,6 +30,42 @@ _PR_SET_PDEATHSIG = 1
 def is_possible(argv: Sequence[str]) -> bool:
     """Return whether a program can run as a fork: `python -m MODULE ...` with the same Python, on Linux."""
     return sys.platform == "linux" and len(argv) > 2 and tuple(argv[:2]) == (sys.executable, "-m")
+
+
+def import_modules(names: Iterable[str]) -> None:
+    """Import modules that forks share. Call it before the first fork."""
+    for name in names:
+        importlib.import_module(name)
+    # Garbage would be copied into every fork.
+    gc.collect()
+
+
+def create_spawner(
+    name: str,
+    *,
+    begin: Callable[[Mapping[str, str]], None],
+    prepare: Callable[[], object] = lambda: None,
+) -> Spawn:
+    """Return a function that starts a program as a fork of this process, or executes it where a fork is not safe.
+
+    `prepare` runs in this process before the fork, `begin` first in the fork: it sets every variable of its environment
+    again, even unchanged ones, because `titles.show_command_line` overwrites their memory.
+    """
+
+    def spawn_program(
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str] | None,
+        log: IO[bytes],
+        on_parent_death: signal.Signals,
+    ) -> children.ChildProcess:
+        assert env is not None, "a fork needs its own environment"
+        if threading.active_count() > 1 or not is_possible(argv):
+            return children.spawn(argv, env=env, log=log, on_parent_death=on_parent_death)
+        prepare()
+        return spawn(name, argv, log=log, on_parent_death=on_parent_death, begin=lambda: begin(env))
+
+    return spawn_program
 
 
 class Fork:

@@ -6,15 +6,10 @@ times. docs/decisions/0008-copies-of-one-process.md
 
 from __future__ import annotations
 
-import gc
-import importlib
 import os
-import signal
-import threading
-from collections.abc import Mapping, Sequence
-from typing import IO
+from collections.abc import Mapping
 
-from fleet.processes import children, forks
+from fleet.processes import forks
 from fleet.processes.supervisor import Spawn
 
 #: Roles that run as forks. Agents are executed: they load less than these, and the forwarder starts first.
@@ -31,33 +26,14 @@ def import_shared_modules() -> None:
     """Import the common modules. Call it before the first fork."""
     # As `fleet.nodes` does, before gRPC is loaded.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    for name in _SHARED_MODULES:
-        importlib.import_module(name)
-    # Garbage would be copied into every fork.
-    gc.collect()
+    forks.import_modules(_SHARED_MODULES)
 
 
 def create_spawner(name: str) -> Spawn:
     """Return a function that starts a node as a fork of this process, or executes it where a fork is not safe."""
-
-    def spawn(
-        argv: Sequence[str],
-        *,
-        env: Mapping[str, str] | None,
-        log: IO[bytes],
-        on_parent_death: signal.Signals,
-    ) -> children.ChildProcess:
-        assert env is not None, "a fork needs its own environment"
-        if threading.active_count() > 1 or not forks.is_possible(argv):
-            return children.spawn(argv, env=env, log=log, on_parent_death=on_parent_death)
-        return forks.spawn(
-            name, argv, log=log, on_parent_death=on_parent_death, begin=lambda: _replace_environment(env)
-        )
-
-    return spawn
+    return forks.create_spawner(name, begin=_replace_environment)
 
 
 def _replace_environment(env: Mapping[str, str]) -> None:
-    """Set every variable again: `titles.show_command_line` overwrites the memory of the original environment."""
     os.environ.clear()
     os.environ.update(env)

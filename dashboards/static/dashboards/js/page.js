@@ -29,12 +29,12 @@ function ageWords(ms) {
   return ms < -CLOCKS_DIFFER_MS ? `dated ${formatAge(ms)} in the future` : `${formatAge(Math.max(0, ms))} old`;
 }
 
-/** Write a text into an element, if it is another one: the browser would lay out an equal text again, twice per second. */
+/** Write a text into an element that has a different text: the browser would lay out an equal text again. */
 export function writeText(element, words) {
   if (element.textContent !== words) element.textContent = words;
 }
 
-/** Set an attribute, if its value is another one: the browser would build the shape of an equal `href` again. */
+/** Set an attribute that has a different value: the browser would build the shape of an equal `href` again. */
 export function writeAttribute(element, name, value) {
   if (element.getAttribute(name) !== value) element.setAttribute(name, value);
 }
