@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Browser, Page, Route, expect
 
 from tests.browser.visits import new_context, watch
 from tests.flow.web import PASSWORD, Console
@@ -36,6 +36,35 @@ async def _sign_out(page: Page, url: str) -> None:
     await page.goto(f"{url}/accounts/logout/")
     await page.click("main button[type=submit]")
     await page.goto(f"{url}{_LOGIN}?next={_OWN_PAGE}")
+
+
+async def test_no_click_is_lost_before_the_scripts_are_there(chromium: Browser, console: Console) -> None:
+    """The button is disabled until it has its meaning: a click before did nothing, or sent an empty form."""
+    context = await new_context(chromium)
+    page = await context.new_page()
+    is_due = asyncio.Event()
+
+    async def hold(route: Route) -> None:
+        await is_due.wait()
+        await route.continue_()
+
+    await page.route("**/webauthn.*js", hold)
+    await page.goto(console.url + _LOGIN, wait_until="commit")
+    await expect(page.locator("#passkey_login")).to_be_disabled()
+    is_due.set()
+    await expect(page.locator("#passkey_login")).to_be_enabled()
+    await context.close()
+
+
+async def test_page_without_https_says_what_passkeys_need(chromium: Browser, console: Console) -> None:
+    """Browsers have no passkeys there, and the button would do nothing."""
+    context = await new_context(chromium)
+    await context.add_init_script("delete window.PublicKeyCredential")
+    page = await context.new_page()
+    await page.goto(console.url + _LOGIN)
+    await expect(page.get_by_text("Security keys and passkeys need HTTPS.")).to_be_visible()
+    await expect(page.locator("#passkey_login")).to_be_disabled()
+    await context.close()
 
 
 async def test_passkey_of_a_browser_signs_in(chromium: Browser, console: Console) -> None:
