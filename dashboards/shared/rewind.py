@@ -27,7 +27,13 @@ from fleet.monitoring.classify import FleetFrame, prepare_frame
 from fleet.monitoring.history.minutes import find_peak_time
 from fleet.monitoring.history.past_table import NotRecordedError, read_first_moment, read_past_table
 from fleet.monitoring.state.reader import Reader
-from fleet.monitoring.state.tables import agent_view_of, explanation_of, sort_instances, summary_of
+from fleet.monitoring.state.tables import (
+    agent_view_of,
+    agent_views_of,
+    explanation_of,
+    sort_instances,
+    summary_of,
+)
 from fleet.monitoring.views import AgentView, Explanation, FleetTable, InstanceView, Summary
 
 #: Names of the parameters in URLs.
@@ -71,7 +77,7 @@ class PastReader:
 
     def agents(self, table: FleetTable, indices: Iterable[int]) -> Iterator[AgentView]:
         """Yield agents. Raises IndexError."""
-        return (agent_view_of(table, index, self._frame) for index in indices)
+        return agent_views_of(table, indices, self._frame)
 
     def explain(self, cluster: str, agent_id: str, now: float) -> Explanation | None:
         """Return an agent; None if it was not known. The history keeps no evidence."""

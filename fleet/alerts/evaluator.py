@@ -228,7 +228,7 @@ class Evaluator:
         copies = self._evidence_copies[cluster]
         with isolate_errors("the evidence of incidents could not be copied"):
             copies.load_marks(incident_rows)
-            copies.take(incidents, table, partial(_describe_verdict, self._reader, table))
+            copies.take(incidents, table, partial(_describe_verdicts, self._reader, table))
 
     def _load_incidents(self, cluster: str) -> _ClusterIncidents:
         """Return the unresolved incidents: those of the last evaluation, unless somebody changed one since."""
@@ -400,10 +400,13 @@ def _with_moved_agents(
     return replace(notification, moved_agents=text)
 
 
-def _describe_verdict(reader: Reader, table: FleetTable, index: int) -> VerdictSentences | None:
-    """Return why an agent has its state; None if the evidence has changed since."""
-    sentences = reader.agent(table, index).verdict.sentences
-    return None if sentences.state == NEWER_EVIDENCE_SENTENCE else sentences
+def _describe_verdicts(
+    reader: Reader, table: FleetTable, indices: Sequence[int]
+) -> Iterator[VerdictSentences | None]:
+    """Yield why each agent has its state; None if the evidence has changed since."""
+    for view in reader.agents(table, indices):
+        sentences = view.verdict.sentences
+        yield None if sentences.state == NEWER_EVIDENCE_SENTENCE else sentences
 
 
 def count_open_incidents(incidents: Iterable[Incident]) -> dict[str, int]:

@@ -133,7 +133,7 @@ def write_copy(incident: Incident, taken_at: float) -> None:
     table = FakeReader(states, as_of=taken_at).table(incident.cluster_id, taken_at)
     table.verdicts["since"] = taken_at - 5
     sentences = VerdictSentences("No auth accepts the agent's heartbeats.")
-    evidence = copy_evidence(table, np.arange(len(states)), lambda _: sentences)
+    evidence = copy_evidence(table, np.arange(len(states)), lambda indices: [sentences for _ in indices])
     save_evidence([(incident, evidence)])
 
 

@@ -5,10 +5,11 @@ docs/reference/alerts.md, "Evidence of an incident".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from fleet.alerts.evidence.evidence import (
     CopyMark,
+    DescribeVerdicts,
     Evidence,
     copy_evidence,
     count_agents_by_pair,
@@ -24,10 +25,9 @@ from fleet.models.incidents import Incident as IncidentRow
 from fleet.models.incidents import IncidentEvidence
 from fleet.monitoring.views import FleetTable
 from fleet.vocabulary.incidents import Incident, IncidentState
-from fleet.vocabulary.verdicts import VerdictSentences
 
 #: Maximum number of copies in one evaluation, those of the largest incidents: alerts must not wait for copies.
-_MAX_COPIES = 16
+_MAX_COPIES = 8
 #: Seconds between two writes of a growing incident. The last copy is written when the incident starts to recover.
 _WRITE_INTERVAL_SECONDS = 15.0
 
@@ -60,7 +60,7 @@ class EvidenceCopies:
         self,
         incidents: Iterable[Incident],
         table: FleetTable,
-        describe: Callable[[int], VerdictSentences | None],
+        describe: DescribeVerdicts,
     ) -> None:
         """Copy the affected agents of incidents that have grown. `describe`: see `copy_evidence`."""
         as_of = table.as_of or 0.0

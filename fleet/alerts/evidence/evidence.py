@@ -9,7 +9,7 @@ import json
 import struct
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -66,6 +66,8 @@ EVIDENCE = np.dtype(
 #: Fields on which the sentence of a verdict depends.
 _SENTENCE_FIELDS = ("state", "reason_and_recovery", "cause", "auth", "last_auth", "mode", "flags", "proxies")
 
+#: Returns the explanations of the verdicts of agents, by their indices.
+DescribeVerdicts = Callable[[Sequence[int]], Iterable[VerdictSentences | None]]
 Indices = npt.NDArray[np.intp]
 Rows = npt.NDArray[np.void]
 
@@ -136,12 +138,12 @@ def is_copy_due(incident: Incident, newest_mark: CopyMark | None, as_of: float) 
 def copy_evidence(
     table: FleetTable,
     affected: Indices,
-    describe: Callable[[int], VerdictSentences | None],
+    describe: DescribeVerdicts,
     agent_count_by_pair: Mapping[tuple[int, int], int] | None = None,
 ) -> Evidence:
     """Return a copy of the agents at the indices `affected` of a table with a time (`as_of`).
 
-    `describe` returns the explanation of the verdict of the agent at an index; None if it has none.
+    `describe` returns the explanations of the verdicts of the agents at some indices; None for one that has none.
     `agent_count_by_pair`: result of `count_agents_by_pair`, for several copies of one table.
     """
     is_stranded = table.verdicts["state"][affected] == State.STRANDED
@@ -320,9 +322,9 @@ def _copy_rows(table: FleetTable, copied: Indices) -> Rows:
 
 
 def _describe_rows(
-    rows: Rows, copied: Indices, describe: Callable[[int], VerdictSentences | None]
+    rows: Rows, copied: Indices, describe: DescribeVerdicts
 ) -> tuple[npt.NDArray[np.uint16], tuple[VerdictSentences, ...]]:
-    """Return the sentence number of each row, and the sentences: one call of `describe` per combination of causes."""
+    """Return the sentence number of each row, and the sentences: one description per combination of causes."""
     sentence_rows = np.ascontiguousarray(rows[list(_SENTENCE_FIELDS)]).astype(
         [(name, EVIDENCE[name]) for name in _SENTENCE_FIELDS]
     )
@@ -330,14 +332,16 @@ def _describe_rows(
     _, first_positions, group_of_row, counts = np.unique(
         keys, return_index=True, return_inverse=True, return_counts=True
     )
-    is_frequent = np.zeros(len(counts), np.bool_)
-    is_frequent[np.argsort(-counts, kind="stable")[:_MAX_SENTENCES]] = True
+    frequent_groups = np.argsort(-counts, kind="stable")[:_MAX_SENTENCES]
+    described_indices = copied[first_positions[frequent_groups]].tolist()
+    sentences_by_group = dict(zip(frequent_groups.tolist(), describe(described_indices), strict=True))
     numbers_by_sentences: dict[VerdictSentences, int] = {}
     numbers = np.zeros(len(counts), np.uint16)
     for group, position in enumerate(first_positions.tolist()):
-        reason = Reason(int(rows["reason_and_recovery"][position]) & REASON_BITS)
-        sentences = describe(int(copied[position])) if is_frequent[group] else None
-        sentences = sentences or VerdictSentences(f"{reason.label.capitalize()}.")
+        sentences = sentences_by_group.get(group)
+        if sentences is None:
+            reason = Reason(int(rows["reason_and_recovery"][position]) & REASON_BITS)
+            sentences = VerdictSentences(f"{reason.label.capitalize()}.")
         numbers[group] = numbers_by_sentences.setdefault(sentences, len(numbers_by_sentences))
     return numbers[group_of_row.ravel()], tuple(numbers_by_sentences)
 

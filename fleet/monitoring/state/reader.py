@@ -30,7 +30,13 @@ from fleet.monitoring.state.list_notices import ListNoticeStore
 from fleet.monitoring.state.missing_capabilities import MissingCapabilityStore
 from fleet.monitoring.state.record import empty_record, load_record
 from fleet.monitoring.state.roster import Rosters
-from fleet.monitoring.state.tables import agent_view_of, explanation_of, sort_instances, table_of
+from fleet.monitoring.state.tables import (
+    agent_view_of,
+    agent_views_of,
+    explanation_of,
+    sort_instances,
+    table_of,
+)
 from fleet.monitoring.views import (
     AgentView,
     Explanation,
@@ -150,8 +156,7 @@ class Reader:
 
     def agents(self, table: FleetTable, indices: Iterable[int]) -> Iterator[AgentView]:
         """Yield agents of the table, also when newer rounds are concluded meanwhile. Raises IndexError."""
-        frame = self._frame_of(table)
-        return (agent_view_of(table, index, frame) for index in indices)
+        return agent_views_of(table, indices, self._frame_of(table))
 
     def explain(self, cluster: str, agent_id: str, now: float) -> Explanation | None:
         """Return an agent with the data that its state was derived from; None for an unknown id."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +44,8 @@ from fleet.vocabulary.verdicts import (
     VerdictSentences,
 )
 
+#: Agents whose tunnels are searched together.
+_BATCH_SIZE = 500
 _STALE_SENTENCE = (
     "Refloat has no recent data about this agent: no poll of the whole fleet has finished recently."
 )
@@ -212,6 +215,20 @@ def agent_view_of(table: FleetTable, index: int, frame: FleetFrame) -> AgentView
         version=table.attributes.version_of(index),
         labels=table.attributes.labels_of(index),
     )
+
+
+def agent_views_of(table: FleetTable, indices: Iterable[int], frame: FleetFrame) -> Iterator[AgentView]:
+    """Yield the views of agents. For a batch of them the tunnels of the fleet are searched once. Raises IndexError."""
+    remaining = iter(indices)
+    while batch := list(islice(remaining, _BATCH_SIZE)):
+        is_of_batch = np.isin(table.tunnel_agents, batch)
+        batch_table = replace(
+            table,
+            tunnel_agents=table.tunnel_agents[is_of_batch],
+            tunnel_proxies=table.tunnel_proxies[is_of_batch],
+        )
+        for index in batch:
+            yield agent_view_of(batch_table, index, frame)
 
 
 def explanation_of(table: FleetTable, index: int, frame: FleetFrame) -> Explanation:

@@ -70,7 +70,8 @@ def test_page_of_a_copy_has_its_agents_and_numbers() -> None:
     """And the charts and common attributes of all agents."""
     table = FakeReader([State.STRANDED] * 60, as_of=_NOW).table("default", _NOW)
     evidence = replace(
-        copy_evidence(table, np.arange(60), lambda _: VerdictSentences("Why.")), affected_count=70
+        copy_evidence(table, np.arange(60), lambda indices: [VerdictSentences("Why.") for _ in indices]),
+        affected_count=70,
     )
     affected = present_evidence(evidence, "2", _NOW, is_past=True)
     assert [row.name for row in affected.agents] == [f"agent-{n}" for n in range(50, 60)]
@@ -125,7 +126,9 @@ def _save_copy(incident: IncidentRow, *states: State) -> float:
     at = time.time() - 50
     table = FakeReader(list(states), as_of=at).table("default", at)
     evidence = copy_evidence(
-        table, np.arange(len(states)), lambda index: VerdictSentences(f"Agent {index} lost its proxy.")
+        table,
+        np.arange(len(states)),
+        lambda indices: [VerdictSentences(f"Agent {index} lost its proxy.") for index in indices],
     )
     save_evidence([(incident, evidence)])
     return at

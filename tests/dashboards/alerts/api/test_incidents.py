@@ -84,7 +84,16 @@ def test_incident_has_the_evidence_of_its_peak(client: Client, operator: dict[st
     assert client.get(f"{url}/evidence", headers=operator).status_code == 404
     table = FakeReader([State.STRANDED] * 5, as_of=1_800_000_000.0).table("default", 1_800_000_000.0)
     save_evidence(
-        [(row, copy_evidence(table, np.arange(5), lambda _: VerdictSentences("proxy-1 is not responding.")))]
+        [
+            (
+                row,
+                copy_evidence(
+                    table,
+                    np.arange(5),
+                    lambda indices: [VerdictSentences("proxy-1 is not responding.") for _ in indices],
+                ),
+            )
+        ]
     )
     incident = client.get(url, headers=operator).json()
     assert (incident["summary"], incident["state"]) == ("5 agents were stranded (proxy-1)", "resolved")

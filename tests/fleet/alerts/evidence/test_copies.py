@@ -139,6 +139,6 @@ def test_copies_that_an_evaluation_left_are_taken_by_the_next_ones(monkeypatch: 
 
     monkeypatch.setattr(AffectedAgents, "indices_of", copy)
     for _ in incidents:
-        copies.take(incidents, table, str)
+        copies.take(incidents, table, lambda indices: [None for _ in indices])
     assert copied_keys == [incident.key for incident in incidents]
     assert not copies.has_remaining

@@ -53,7 +53,9 @@ def test_copy_has_the_affected_agents_stranded_ones_first() -> None:
     evidence = copy_evidence(
         table,
         np.array([1, 2, 3]),
-        lambda index: VerdictSentences(f"Agent {index} lost its proxy.", "It recovers."),
+        lambda indices: [
+            VerdictSentences(f"Agent {index} lost its proxy.", "It recovers.") for index in indices
+        ],
     )
     assert evidence.names == (table.names[2], table.names[1], table.names[3])
     assert (evidence.affected_count, evidence.stranded_count, evidence.taken_at) == (3, 1, _NOW)
@@ -75,7 +77,9 @@ def test_copy_survives_packing() -> None:
     table = _make_table(*[State.STRANDED, State.AT_RISK, State.HEALTHY] * 20)
     affected = np.flatnonzero(table.verdicts["state"] != State.HEALTHY)
     evidence = copy_evidence(
-        table, affected, lambda index: VerdictSentences(f"Sentence {index % 2}.", "It recovers.")
+        table,
+        affected,
+        lambda indices: [VerdictSentences(f"Sentence {index % 2}.", "It recovers.") for index in indices],
     )
     unpacked = unpack_evidence(pack_evidence(evidence))
     assert (unpacked.rows == evidence.rows).all()
@@ -88,14 +92,20 @@ def test_copy_survives_packing() -> None:
 
 def test_ids_are_unpacked_alone() -> None:
     """Whether they are the names of the agents or not."""
-    evidence = copy_evidence(_make_table(State.STRANDED, State.AT_RISK), np.array([0, 1]), lambda _: None)
+    evidence = copy_evidence(
+        _make_table(State.STRANDED, State.AT_RISK), np.array([0, 1]), lambda indices: [None for _ in indices]
+    )
     for ids in (evidence.names, ("a", "b")):
         assert unpack_agent_ids(pack_evidence(replace(evidence, ids=ids))) == ids
 
 
 def test_copy_of_an_earlier_version_has_both_sentences_in_one() -> None:
     """Copies of old incidents stay readable."""
-    evidence = copy_evidence(_make_table(State.STRANDED), np.array([0]), lambda _: VerdictSentences("A. B."))
+    evidence = copy_evidence(
+        _make_table(State.STRANDED),
+        np.array([0]),
+        lambda indices: [VerdictSentences("A. B.") for _ in indices],
+    )
     earlier = zlib.compress(
         zlib.decompress(pack_evidence(evidence)).replace(b'[["A. B.",""]]', b'["A. B."]     ')
     )
@@ -105,7 +115,7 @@ def test_copy_of_an_earlier_version_has_both_sentences_in_one() -> None:
 def test_copied_agents_as_a_table_are_those_of_the_fleet() -> None:
     """Presenters of live agents count the same on either."""
     table = _make_table(State.STRANDED, State.AT_RISK, State.HEALTHY)
-    evidence = copy_evidence(table, np.array([0, 1]), lambda _: None)
+    evidence = copy_evidence(table, np.array([0, 1]), lambda indices: [None for _ in indices])
     copied_table = table_of_evidence(evidence)
     assert copied_table.as_of == _NOW
     assert copied_table.verdicts["state"].tolist() == [State.STRANDED, State.AT_RISK]
@@ -115,14 +125,20 @@ def test_copied_agents_as_a_table_are_those_of_the_fleet() -> None:
 
 def test_agent_without_an_explanation_has_its_reason() -> None:
     """The evidence may have changed since the round that concluded the verdict."""
-    evidence = copy_evidence(_make_table(State.STRANDED), np.array([0]), lambda _: None)
+    evidence = copy_evidence(
+        _make_table(State.STRANDED), np.array([0]), lambda indices: [None for _ in indices]
+    )
     assert evidence.sentences == (("Proxy failing.", ""),)
 
 
 def test_copy_of_a_large_incident_is_bounded() -> None:
     """Agents beyond the limit are counted, not copied."""
     table = _make_table(*[State.STRANDED] * (MAX_AGENTS + 5))
-    evidence = copy_evidence(table, np.arange(MAX_AGENTS + 5), lambda _: VerdictSentences("A proxy failed."))
+    evidence = copy_evidence(
+        table,
+        np.arange(MAX_AGENTS + 5),
+        lambda indices: [VerdictSentences("A proxy failed.") for _ in indices],
+    )
     assert len(evidence.ids) == len(evidence.rows) == MAX_AGENTS
     assert evidence.affected_count == evidence.stranded_count == MAX_AGENTS + 5
     assert len(pack_evidence(evidence)) < 1_000_000
@@ -132,7 +148,9 @@ def test_times_outside_the_column_are_clipped() -> None:
     """A source may report any number."""
     table = _make_table(State.STRANDED)
     table.verdicts["recovers_at"], table.verdicts["since"] = 1e300, -5.0
-    (view,) = agent_views_of(copy_evidence(table, np.array([0]), lambda _: None), [0])
+    (view,) = agent_views_of(
+        copy_evidence(table, np.array([0]), lambda indices: [None for _ in indices]), [0]
+    )
     assert (view.since, view.verdict.recovers_at) == (None, 0xFFFFFFFF)
 
 
