@@ -240,13 +240,25 @@ def read_agent_set_patterns(cluster: str) -> dict[str, tuple[str, ...]]:
 
 def read_routes(cluster: str) -> tuple[Route, ...]:
     """Return the root routes for incidents of a cluster, without routes and channels of other clusters."""
-    rows = alerting.filter_applicable_to(
-        alerting.Route.objects.prefetch_related("channels", "escalate_to"), cluster
-    )
     children: dict[int | None, list[alerting.Route]] = {}
-    for row in rows:
+    for row in alerting.filter_applicable_to(alerting.Route.objects.all(), cluster):
         children.setdefault(row.parent_id, []).append(row)
-    return _build_route_branch(None, children, cluster)
+    channel_ids = _read_channel_ids(alerting.Route.channels.through.objects.all(), cluster)
+    escalation_ids = _read_channel_ids(alerting.Route.escalate_to.through.objects.all(), cluster)
+    return _build_route_branch(None, children, channel_ids, escalation_ids)
+
+
+def _read_channel_ids(links: QuerySet[Any], cluster: str) -> dict[int, tuple[int, ...]]:
+    """Return the enabled channels of each route, those of other clusters left out.
+
+    Their ids only: an evaluation reads the routes every second while an incident may escalate.
+    """
+    ids_by_route: dict[int, tuple[int, ...]] = {}
+    applicable_links = links.filter(channel__enabled=True, channel__cluster__in=("", cluster))
+    ordered_links = applicable_links.order_by("channel__name", "channel__cluster")
+    for route_id, channel_id in ordered_links.values_list("route", "channel"):
+        ids_by_route[route_id] = (*ids_by_route.get(route_id, ()), channel_id)
+    return ids_by_route
 
 
 def enqueue_deliveries(
@@ -364,24 +376,22 @@ def read_newest_payload(row: Incident) -> Mapping[str, Any] | None:
 def _build_route_branch(
     parent: int | None,
     children: Mapping[int | None, Sequence[alerting.Route]],
-    cluster: str,
+    channel_ids: Mapping[int, tuple[int, ...]],
+    escalation_ids: Mapping[int, tuple[int, ...]],
     inherited_escalation: tuple[float | None, tuple[int, ...]] = (None, ()),
 ) -> tuple[Route, ...]:
     """Return the routes below one. A route without an escalation of its own has that of its parent."""
     routes = []
     for row in children.get(parent, ()):
-        escalate_to = _enabled_channel_ids(row.escalate_to.all(), cluster)
+        escalate_to = escalation_ids.get(row.pk, ())
         escalation = (row.escalate_after, escalate_to) if escalate_to else inherited_escalation
-        route = _route_of(row, _build_route_branch(row.pk, children, cluster, escalation), cluster)
+        branch = _build_route_branch(row.pk, children, channel_ids, escalation_ids, escalation)
+        route = _route_of(row, branch, channel_ids.get(row.pk, ()))
         routes.append(replace(route, escalate_after=escalation[0], escalate_to=escalation[1]))
     return tuple(routes)
 
 
-def _enabled_channel_ids(rows: Iterable[alerting.Channel], cluster: str) -> tuple[int, ...]:
-    return tuple(row.pk for row in rows if row.enabled and row.cluster in ("", cluster))
-
-
-def _route_of(row: alerting.Route, children: tuple[Route, ...], cluster: str) -> Route:
+def _route_of(row: alerting.Route, children: tuple[Route, ...], channel_ids: tuple[int, ...]) -> Route:
     quiet_hours = None
     if row.quiet_from is not None and row.quiet_until is not None:
         quiet_hours = QuietHours(row.quiet_from, row.quiet_until, row.quiet_zone or "UTC")
@@ -390,7 +400,7 @@ def _route_of(row: alerting.Route, children: tuple[Route, ...], cluster: str) ->
         matchers=parse_matchers(row.matchers, is_for_route=True),
         cluster=row.cluster,
         min_severity=Severity(row.min_severity),
-        channel_ids=_enabled_channel_ids(row.channels.all(), cluster),
+        channel_ids=channel_ids,
         quiet_hours=quiet_hours,
         should_continue=row.continue_matching,
         children=children,
