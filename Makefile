@@ -55,7 +55,7 @@ test-slow: setup peers  ## Run the slow tests: interop, soak, fuzzing (up to 30 
 # The fast suite tries the same examples in each run; this tries others.
 laws: $(DEV)  ## Try the properties of Hypothesis on random examples (SEED=n repeats a run)
 	@seed=$(or $(SEED),$$RANDOM$$RANDOM); echo "random examples of seed $$seed: make laws SEED=$$seed repeats them"; \
-	$(PY) -m pytest -m "hypothesis and not slow" --numprocesses auto \
+	$(PY) -m pytest -m "hypothesis and not slow" --numprocesses auto --maxprocesses 2 \
 	  --hypothesis-profile random --hypothesis-seed $$seed $(ARGS)
 
 # mypy keeps one core busy; the other steps run on the other core meanwhile.

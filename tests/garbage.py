@@ -24,6 +24,8 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_sessionfinish() -> None:
-    """Collect as usual, also if the collection of tests failed."""
-    gc.unfreeze()
+    """Collect as usual, also if the collection of tests failed.
+
+    What lives as long as the run stays left out: at its end pytest looks five times for errors in destructors.
+    """
     gc.enable()
