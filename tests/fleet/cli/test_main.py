@@ -11,15 +11,18 @@ import pytest
 from click.testing import CliRunner
 
 from fleet.cli.main import main
+from tests.fleet.cli.program.test_server import is_of_console
 
 
 def list_commands(group: click.Group, *above: str) -> list[tuple[str, ...]]:
-    """Return the paths of all commands of a group."""
+    """Return the paths of all commands of a group, without those of the console: test_server has them."""
     context = click.Context(group)
     paths: list[tuple[str, ...]] = []
     for name in group.list_commands(context):
         command = group.get_command(context, name)
         assert command is not None
+        if is_of_console(command):
+            continue
         paths.append((*above, name))
         if isinstance(command, click.Group):
             paths += list_commands(command, *above, name)
