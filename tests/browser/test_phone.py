@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 
 import pytest
@@ -14,7 +14,7 @@ from playwright.async_api import Browser, BrowserContext, Page, ViewportSize
 
 from fleet.protocol.recovery.announce import AUTH_TTL_VARIABLE
 from tests.browser.map_page import wait_painted
-from tests.browser.readers import SETTINGS, apply, overflow, prepare
+from tests.browser.readers import SETTINGS, Setting, apply, overflow, prepare
 from tests.browser.visits import Sessions, new_context
 from tests.flow.web import GUEST, USERNAME, Console, web_console
 from tests.meta.house import ROOT
@@ -152,11 +152,11 @@ def _fill(console: Console) -> dict[str, int]:
     return ids
 
 
-async def _faults(page: Page) -> list[str]:
-    """Measure a loaded page with every setting on the phone, and with the one that takes most room in wider windows."""
+async def _faults(page: Page, phone_settings: Sequence[Setting] = SETTINGS) -> list[str]:
+    """Measure a page with these settings on the phone, and with the one that takes most room in wider windows."""
     usual_size = await prepare(page)
     faults = []
-    for window, settings in ((PHONE, SETTINGS), (TABLET, SETTINGS[-1:]), (DESKTOP, SETTINGS[-1:])):
+    for window, settings in ((PHONE, phone_settings), (TABLET, SETTINGS[-1:]), (DESKTOP, SETTINGS[-1:])):
         await page.set_viewport_size(window)
         for setting in settings:
             await apply(page, setting, usual_size)
@@ -177,7 +177,8 @@ async def test_page_does_not_scroll_sideways(entrance: Entrance, path: str) -> N
         await wait_painted(page)
     if path == "/api/v1/docs":
         await page.locator(".opblock").first.wait_for()
-    assert await _faults(page) == []
+    # The reference of the API takes seconds of CPU time for each layout.
+    assert await _faults(page, SETTINGS[-1:] if path == "/api/v1/docs" else SETTINGS) == []
     await page.close()
 
 
