@@ -367,12 +367,13 @@ LOGGING = {
     "filters": {
         "refusals": {"()": "fleet.processes.log_format.RefusalFilter"},
         "lost-database": {"()": "dashboards.config.lost_database.LostDatabaseFilter"},
+        "repeated-stacks": {"()": "dashboards.config.repeated_stacks.RepeatedStackFilter"},
     },
     "handlers": {
         "stderr": {
             "class": "logging.StreamHandler",
             "formatter": "line",
-            "filters": ["refusals", "lost-database"],
+            "filters": ["refusals", "lost-database", "repeated-stacks"],
         },
     },
     "root": {"handlers": ["stderr"], "level": "WARNING"},
