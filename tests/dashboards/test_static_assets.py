@@ -163,7 +163,7 @@ _FILES_BY_PAGE = {
     "/changes/": {"css/changes.css", "js/refresh.js"},
     "/audit/": {"css/changes.css", "js/page.js"},
     "/tokens/": {"js/page.js"},
-    "/accounts/login/": {"js/page.js"},
+    "/accounts/login/": {"js/page.js", "js/passkeys.js"},
     "/accounts/password/change/": {"js/page.js"},
 }
 _FILES_OF_EVERY_PAGE = {
