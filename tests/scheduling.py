@@ -73,13 +73,9 @@ def scope_of(nodeid: str) -> str:
     return next((scope for folder, scope in SCOPE_BY_FOLDER.items() if file.startswith(folder)), file)
 
 
-def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Return one more than there are cores, six at most, because tests wait for other processes; slow ones wait most.
-
-    Each process imports every test.
-    """
-    is_slow = "slow" in marks_of(config.option.markexpr)[0]
-    return min((os.cpu_count() or 1) + (2 if is_slow else 1), 6)
+def pytest_xdist_auto_num_workers() -> int:
+    """Return two more than there are cores, six at most: most of the time a test waits for other processes."""
+    return min((os.cpu_count() or 1) + 2, 6)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFixture:
