@@ -79,7 +79,15 @@ class Worker:
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in the event loop of the connections."""
         assert os.getpid() == self._pid, "connections do not survive a fork: create a worker in each child"
-        return self._runner.run(work)
+        results: list[T] = []
+
+        async def keep_result() -> None:
+            results.append(await work)
+
+        # Not as the result of the task: when the runner gives SIGINT its handler back, Python 3.11 writes the whole
+        # task with its result into the text of an error that it catches, a third of the CPU time of a round.
+        self._runner.run(keep_result())
+        return results[0]
 
     def open_record(self, cluster: str, epoch: str | None) -> RecordHandle:
         """Return the current record of an epoch. Raises RecordLostError, StateUnavailableError."""
