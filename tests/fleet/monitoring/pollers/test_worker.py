@@ -458,16 +458,16 @@ def test_result_of_a_round_is_not_written_as_text(writer: Writer) -> None:
     """Python 3.11 did, in an error that it caught itself, and it took a third of the time of a round."""
     texts = []
 
-    class Result:
+    class RoundOutcome:
         @override
         def __repr__(self) -> str:
             texts.append("a hundred thousand agents")
             return texts[-1]
 
-    async def work() -> Result:
-        return Result()
+    async def work() -> RoundOutcome:
+        return RoundOutcome()
 
     worker = Worker(writer, PollingSettings(TIMING, deadline=1.0))
-    assert isinstance(worker.run(work()), Result)
+    assert isinstance(worker.run(work()), RoundOutcome)
     worker.close()
     assert texts == []
