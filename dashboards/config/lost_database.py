@@ -11,6 +11,8 @@ import sys
 from django.db.utils import Error
 from typing_extensions import override
 
+from fleet.processes.log_format import replace_stack
+
 #: Classes and codes of PostgreSQL's errors (PostgreSQL manual, appendix A): no connection, the server starts or shuts
 #: down, it has too many connections. An error of the client has no code.
 _SQLSTATES_OF_LOSS = ("08", "57P", "53300")
@@ -35,8 +37,5 @@ class LostDatabaseFilter(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None
         if error is not None and is_database_lost(error):
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
-            message = record.getMessage()
-            record.msg, record.args = message if reason in message else f"{message}: {reason}", ()
-            record.exc_info, record.exc_text = None, None
+            replace_stack(record, (str(error).splitlines() or [type(error).__name__])[0])
         return True

@@ -10,6 +10,8 @@ from traceback import walk_tb
 
 from typing_extensions import override
 
+from fleet.processes.log_format import replace_stack
+
 #: Seconds between two equal stacks. In between, the error is one line.
 _INTERVAL_SECONDS = 600.0
 #: Number of stacks to remember; then those that may be logged again are forgotten.
@@ -38,9 +40,8 @@ class RepeatedStackFilter(logging.Filter):
             self._remember(stack, record.created)
             return True
         path, line = stack[1][-1]
-        reason = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
-        record.msg, record.args = f"{record.getMessage()}: {reason} ({path}:{line}, stack above)", ()
-        record.exc_info, record.exc_text = None, None
+        first_line = (str(error).splitlines() or [""])[0]
+        replace_stack(record, f"{type(error).__name__}: {first_line} ({path}:{line}, stack above)")
         return True
 
     def _remember(self, stack: _Stack, now: float) -> None:

@@ -42,6 +42,13 @@ def create_handler(line_format: str = "%(asctime)s %(levelname)s %(name)s %(mess
     return stream_handler
 
 
+def replace_stack(record: logging.LogRecord, reason: str) -> None:
+    """Write a reason into the line of a record in place of its stack, unless the line has the reason already."""
+    message = record.getMessage()
+    record.msg, record.args = message if reason in message else f"{message}: {reason}", ()
+    record.exc_info, record.exc_text = None, None
+
+
 class RefusalFilter(logging.Filter):
     """Logs each refused request as one warning, where Django logs a traceback for every 403 and every invalid host."""
 

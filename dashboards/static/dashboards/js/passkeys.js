@@ -5,16 +5,16 @@ function enableButtons() {
   for (const button of document.querySelectorAll("button[data-passkey]")) {
     // Browsers have the interface in secure contexts only.
     if ("PublicKeyCredential" in window) button.disabled = false;
-    else button.after(note());
+    else button.after(createNote());
   }
 }
 
-function note() {
+function createNote() {
   const paragraph = document.createElement("p");
   paragraph.className = "quiet";
   paragraph.textContent = "Security keys and passkeys need HTTPS. Open this page by its https:// address.";
   return paragraph;
 }
 
-// A module runs after classic scripts have registered theirs, so this is called last.
+// Modules run after classic scripts, so this listener is called after that of django-allauth's script.
 document.addEventListener("DOMContentLoaded", enableButtons);
