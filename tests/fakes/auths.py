@@ -15,6 +15,7 @@ from fleet.protocol.recovery.service_config import PickHealthyMode, ServiceConfi
 from fleet.transport import channels
 from fleet.transport.service_config import AUTH_ID_METADATA
 from fleet.transport.tunnel_forwarder import TunnelForwarder
+from fleet.wire import fleet_pb2, fleet_pb2_grpc
 from tests.fakes.waiting import eventually
 
 _CONFIG = "teleport.grpcclientconfig.v1.ServiceConfigDiscoveryService"
@@ -39,6 +40,9 @@ class FakeAuth:
         #: Health services of which it says SERVICE_UNKNOWN.
         self.unknown_services: set[str] = set()
         self.calls = 0
+        #: Heartbeats that it answered, the last one last; `heartbeat_fails` ends that many of the next ones.
+        self.heartbeats: list[fleet_pb2.HeartbeatRequest] = []
+        self.heartbeat_fails = 0
         self._healthy = True
         self._change_event = asyncio.Event()
         #: Streams that run, by what each is to say next.
@@ -75,6 +79,7 @@ class FakeAuth:
             "Both": grpc.stream_stream_rpc_method_handler(self._bidirectional),
         }
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("fake.Who", handlers),))
+        fleet_pb2_grpc.add_HeartbeatServiceServicer_to_server(self, self._server)
         self.port = self._server.add_insecure_port(f"127.0.0.1:{self.port}")
         await self._server.start()
         return self
@@ -117,6 +122,16 @@ class FakeAuth:
 
     async def List(self, request: Any, context: Any) -> Any:  # noqa: N802
         return health_pb2.HealthListResponse()
+
+    async def Heartbeat(self, request: fleet_pb2.HeartbeatRequest, context: Any) -> Any:  # noqa: N802
+        if self.heartbeat_fails:
+            self.heartbeat_fails -= 1
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "as you wish")
+        self.heartbeats.append(request)
+        return fleet_pb2.HeartbeatResponse(auth_id=self.name)
+
+    async def Deregister(self, request: Any, context: Any) -> Any:  # noqa: N802
+        return fleet_pb2.DeregisterResponse()
 
     async def _unary(self, request: bytes, context: Any) -> bytes:
         self.calls += 1

@@ -41,8 +41,6 @@ from fleet.transport.channels import KeepaliveSettings
 from fleet.transport.pick_healthy import channel_factory
 from fleet.transport.pick_healthy.channel import PickHealthyChannel
 from fleet.transport.pick_healthy.tunnelled_channel import TunnelledChannel
-from fleet.transport.retry.aio import RetryInterceptor
-from fleet.transport.retry.read_retries import REPORT_METHODS, policy_by_method
 from fleet.transport.tls import AUTH_SERVER_NAME, TLSError, TLSFiles
 from fleet.wire import fleet_pb2
 
@@ -206,7 +204,6 @@ class Agent:
             "on_change": lambda: self._on_auth_connection_change(channel),
             "on_retire": lambda reason: metrics.auth_failovers.labels(reason).inc(),
             "on_unreadable_policy": metrics.refused_messages.labels("service-config").inc,
-            "interceptors": [RetryInterceptor(policy_by_method(methods=REPORT_METHODS))],
         }
         if flags.auth_via_proxy:
             channel: PickHealthyChannel = TunnelledChannel(

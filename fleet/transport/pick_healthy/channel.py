@@ -226,15 +226,7 @@ class PickHealthyChannel(grpc.aio.Channel):
         """Execute the balancer's commands."""
         for command in commands:
             if isinstance(command, OpenConnection):
-                channel = self._open_connection(command.should_shuffle)
-                connection = AioConnection(command.connection_id, channel, self._on_event, self.close_channel)
-                active = self._connections.get(self._balancer.active_id)
-                if active is not None:  # its policy is in force until the server sends its own
-                    connection.config_response, connection.policy_received_at = (
-                        active.config_response,
-                        active.policy_received_at,
-                    )
-                self._connections[command.connection_id] = connection
+                self._open_by_command(command)
             elif isinstance(command, RequestConfig):
                 self._connections[command.connection_id].request_config(command.life)
             elif isinstance(command, WatchHealth):
@@ -243,6 +235,20 @@ class PickHealthyChannel(grpc.aio.Channel):
                 self._retire_by_command(command)
         self._set_timer()
         self._notify()
+
+    def _open_by_command(self, command: OpenConnection) -> None:
+        active = self._connections.get(self._balancer.active_id)
+        # The first one is created now, so that `connect` raises; a backup when it is its turn.
+        channel = self._open_connection(command.should_shuffle) if active is None else None
+
+        def open_channel() -> grpc.aio.Channel:
+            return self._open_connection(command.should_shuffle) if channel is None else channel
+
+        connection = AioConnection(command.connection_id, open_channel, self._on_event, self.close_channel)
+        if active is not None:  # its policy is in force until the server sends its own
+            connection.config_response = active.config_response
+            connection.policy_received_at = active.policy_received_at
+        self._connections[command.connection_id] = connection
 
     def _retire_by_command(self, command: RetireConnection) -> None:
         self.move_count += command.reason in {RetireReason.MOVED, RetireReason.RENEWED}

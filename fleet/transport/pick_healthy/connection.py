@@ -41,12 +41,14 @@ class AioConnection:
     def __init__(
         self,
         number: int,
-        channel: grpc.aio.Channel,
+        open_channel: Callable[[], grpc.aio.Channel],
         report: Callable[[AioConnection, Event], None],
         close: Callable[[grpc.aio.Channel], Awaitable[None]],
     ) -> None:
+        """`open_channel` is called when it is the connection's turn, or when an RPC needs it before."""
         self.number = number
-        self.channel = channel
+        self._open_channel = open_channel
+        self._channel: grpc.aio.Channel | None = None
         self._report = report
         self._close = close
         #: Count of its TCP connections.
@@ -64,6 +66,13 @@ class AioConnection:
         self._follow_task = background.start(self._follow(), name="state of a connection")
         self._config_task: asyncio.Task[None] | None = None
         self._health_task: asyncio.Task[None] | None = None
+
+    @property
+    def channel(self) -> grpc.aio.Channel:
+        """The gRPC channel of the connection. Raises what `open_channel` raises, the first time."""
+        if self._channel is None:
+            self._channel = self._open_channel()
+        return self._channel
 
     def request_config(self, life: int) -> None:
         """Request the service config, until there is a response or the connection is lost."""
@@ -106,7 +115,8 @@ class AioConnection:
                 cancelled_count,
                 within,
             )
-        await self._close(self.channel)
+        if self._channel is not None:
+            await self._close(self._channel)
         if end_tasks:
             await asyncio.wait(end_tasks)
 

@@ -44,7 +44,8 @@ class BlockingRetryInterceptor(grpc.UnaryUnaryClientInterceptor):
     ) -> Any:
         """Make the call, with the retries of its policy; a thread completes a call made with `.future()`."""
         retried_call = RetriedCall(
-            self._policies, self._budget, client_call_details, self._clock, self._chance
+            *(self._policies, self._budget, client_call_details.method, client_call_details.timeout),
+            *(self._clock, self._chance),
         )
 
         def attempt() -> Any:

@@ -18,10 +18,10 @@ READ_METHODS = frozenset(
         "/teleport.clusterconfig.v1.ClusterConfigService/GetClusterNetworkingConfig",
     }
 )
-#: Complete reports of agents that are repeated anyway: an auth that receives one twice stores the same.
-REPORT_METHODS = frozenset({"/fleet.v1.HeartbeatService/Heartbeat"})
 #: One retry after a lost connection, within the deadline of the call. Seconds.
 DEFAULT_READ_RETRIES = RetryPolicy(frozenset({RetryReason.UNAVAILABLE}), attempts=1, backoff=0.05)
+#: Of heartbeats: they are complete reports, repeated anyway, and an auth that receives one twice stores the same.
+HEARTBEAT_RETRIES = DEFAULT_READ_RETRIES
 
 
 def policy_by_method(

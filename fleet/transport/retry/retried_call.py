@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from typing import Any
 
 import grpc
 
@@ -48,16 +47,16 @@ class RetriedCall:
         self,
         policies: Policies,
         budget: SharedBudget | None,
-        details: Any,
+        method: str | bytes,
+        timeout: float | None,
         clock: Callable[[], float],
         chance: Callable[[], float],
     ) -> None:
-        """Begin a call with grpc's call details."""
-        # The method is bytes in grpc.aio, and text in the blocking API.
-        method = details.method.decode() if isinstance(details.method, bytes) else details.method
-        policy = policies if isinstance(policies, RetryPolicy) else policies(method)
+        """Begin a call of `/service/method`, which is bytes in grpc.aio, with the caller's timeout."""
+        name = method.decode() if isinstance(method, bytes) else method
+        policy = policies if isinstance(policies, RetryPolicy) else policies(name)
         now = clock()
-        self._retry_state = RetryState(policy, now, details.timeout)
+        self._retry_state = RetryState(policy, now, timeout)
         self._budget = budget
         self._clock = clock
         self._chance = chance

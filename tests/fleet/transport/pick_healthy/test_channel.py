@@ -12,6 +12,8 @@ import pytest
 
 from fleet.nodes.local.forwards import Forward
 from fleet.protocol.recovery.pick_healthy import BalancerSettings
+from fleet.transport.channels import open_channel as open_grpc_channel
+from fleet.transport.pick_healthy import connect_slots
 from fleet.transport.pick_healthy.channel import PickHealthyChannel
 from fleet.transport.pick_healthy.channel_factory import open_channel
 from tests.fakes.auths import FakeAuth, await_policy
@@ -134,6 +136,36 @@ async def test_old_connection_recovers_first(auths: Auths, channels: Any) -> Non
     await eventually(lambda: channel._balancer.backup_id is None or channel.move_count == 1)
     assert (channel.connection_id, channel.move_count) in ((before, 0), ((1, 1), 1))
     assert len(channel._connections) == 1
+
+
+@pytest.mark.parametrize("is_closed", [False, True], ids=["its turn", "closed before"])
+async def test_backup_is_opened_when_it_is_its_turn(
+    auths: Auths, monkeypatch: pytest.MonkeyPatch, is_closed: bool
+) -> None:
+    """Not all of a thousand channels that leave at once are created before the first has moved."""
+    monkeypatch.setattr(connect_slots, "_SLOT_TIMEOUT", 600.0)
+    auth = await auths("a")
+    shuffle_flags: list[bool] = []
+
+    def open_connection(shuffle: bool) -> grpc.aio.Channel:
+        shuffle_flags.append(shuffle)
+        return open_grpc_channel(f"127.0.0.1:{auth.port}")
+
+    channel = PickHealthyChannel(open_connection, FAST)
+    try:
+        await await_policy(channel)
+        other_slots = [await connect_slots.of_this_loop().take() for _ in range(8)]
+        auth.set_health(healthy=False)
+        await eventually(lambda: channel._balancer.backup_id is not None)
+        assert shuffle_flags == [False]
+        if is_closed:
+            await channel.close()
+            assert shuffle_flags == [False]
+        else:
+            other_slots[0].end()
+            await eventually(lambda: shuffle_flags[:2] == [False, True])
+    finally:
+        await channel.close()
 
 
 async def test_changes_are_reported(auths: Auths, channels: Any) -> None:

@@ -15,7 +15,7 @@ from typing_extensions import override
 from fleet.protocol.retry.budget import BudgetSettings
 from fleet.protocol.retry.policy import NO_RETRY, RetryPolicy, RetryReason
 from fleet.transport.channels import channel_options
-from fleet.transport.retry.aio import RetryInterceptor
+from fleet.transport.retry.aio import RetriedMethod, RetryInterceptor
 from fleet.transport.retry.retried_call import SharedBudget
 from tests.fakes.failing import STREAM, UNARY, FailingBackend, failure_metadata
 from tests.fakes.skipping import SkippingClock
@@ -316,3 +316,41 @@ async def test_error_of_an_interceptor_is_retried(
         assert await call == b"x"
     else:
         assert await status_of(call) is grpc.StatusCode.INTERNAL
+
+
+async def test_retried_method_without_interceptor(backend: FailingBackend, clock: SkippingClock) -> None:
+    """It returns the response of the last try, within one deadline, and raises the last error unchanged."""
+    async with grpc.aio.insecure_channel(
+        backend.address, options=[*channel_options(), ("grpc.enable_retries", 0)]
+    ) as channel:
+        method = RetriedMethod(
+            channel.unary_unary(UNARY),
+            RetryPolicy(ALL, attempts=2, backoff=5.0),
+            clock=clock.now,
+            sleep=clock.sleep_async,
+        )
+        instructions = failure_metadata(code="UNAVAILABLE", succeed_after=2)
+        assert await method(b"x", metadata=instructions) == b"x"
+        assert backend.tries[instructions[0][1]] == [None, "1", "2"]
+        assert len(clock.waits) == 2
+        assert clock.waits[0] >= 5.0
+
+        with pytest.raises(grpc.aio.AioRpcError, match="as I was told"):
+            await method(b"x", metadata=failure_metadata(code="INTERNAL"))
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await method(b"x", timeout=3.0, metadata=failure_metadata(code="INTERNAL"))
+        assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+async def test_task_with_a_retried_method_is_cancelled(backend: FailingBackend) -> None:
+    """The try ends at the server, and none follows."""
+    async with grpc.aio.insecure_channel(backend.address) as channel:
+        method = RetriedMethod(channel.unary_unary(UNARY), RetryPolicy(ALL, attempts=1000))
+        instructions = failure_metadata(hang=True)
+        task = asyncio.create_task(method(b"", metadata=instructions))
+        await eventually(lambda: backend.count(instructions) == 1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await eventually(lambda: backend.given_up == [instructions[0][1]])
+        assert backend.count(instructions) == 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import namedtuple
 
 import grpc
 import pytest
@@ -12,14 +11,11 @@ from fleet.protocol.retry.budget import BudgetSettings
 from fleet.protocol.retry.policy import PREVIOUS_ATTEMPTS, PUSHBACK, Finish, RetryAfter, RetryPolicy
 from fleet.transport.retry.retried_call import RetriedCall, SharedBudget
 
-Details = namedtuple("Details", "method timeout")
 POLICY = RetryPolicy(attempts=5, backoff=1.0)
 
 
 def create_call(method: str | bytes = "/a.B/Get", *, budget: SharedBudget | None = None) -> RetriedCall:
-    return RetriedCall(
-        {"/a.B/Get": POLICY}.__getitem__, budget, Details(method, 60.0), lambda: 10.0, lambda: 0.0
-    )
+    return RetriedCall({"/a.B/Get": POLICY}.__getitem__, budget, method, 60.0, lambda: 10.0, lambda: 0.0)
 
 
 @pytest.mark.parametrize("method", ["/a.B/Get", b"/a.B/Get"])
