@@ -23,7 +23,7 @@ from fleet.monitoring.pollers.plan import plan_shards
 from fleet.monitoring.pollers.worker import PollingSettings, Worker
 from fleet.monitoring.state.connect import connect
 from fleet.monitoring.state.writer import RecordSeed, Writer
-from fleet.processes import children, valkey
+from fleet.processes import children, garbage, valkey
 from fleet.vocabulary.verdicts import State
 from tests.bench.measure import BenchError, Figure, Outcome, Target
 
@@ -48,6 +48,7 @@ _TARGETS = (
 
 def run(*, quick: bool) -> Outcome:
     """Start the fleet and the record, poll until all agents are known, then measure rounds."""
+    garbage.collect_less()  # as the worker does
     agents, proxies = (2_000, 10) if quick else (100_000, 200)
     with tempfile.TemporaryDirectory(prefix="refloat-bench-") as folder:
         server = valkey.start(Path(folder) / "valkey", persist=False)

@@ -165,6 +165,7 @@ def compute_round(record: ClusterRecord, round_number: int, now: float, timing: 
             round_number=round_number,
             now=now,
             round_interval=timing.round_interval,
+            is_listing=record.presence_feed.is_listing,
         ),
         reports_to_delete=select_old_reports(record.agent_report_rows, now),
     )

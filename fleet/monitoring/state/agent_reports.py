@@ -68,11 +68,10 @@ def pack_report_row(response: AgentReportResponse) -> bytes:
 
 def pack_agent_response(response: AgentReportResponse) -> str:
     """Return a response as JSON."""
-    report = (
-        None if response.report is None else response.report.model_dump(mode="json", exclude_defaults=True)
-    )
-    fields = {"at": response.requested_at, "proxy": response.proxy, "report": report, "error": response.error}
-    return json.dumps(fields, separators=(",", ":"))
+    fields = {"at": response.requested_at, "proxy": response.proxy, "error": response.error}
+    # Two texts put together: a report with hundreds of proxies as Python objects takes three times as long.
+    report = "null" if response.report is None else response.report.model_dump_json(exclude_defaults=True)
+    return f'{json.dumps(fields, separators=(",", ":"))[:-1]},"report":{report}}}'
 
 
 def unpack_agent_response(text: bytes) -> AgentReportResponse:

@@ -69,9 +69,15 @@ class Roster:
         self.byte_count += len(tail)
 
 
+#: Tab, line feed and carriage return are separators.
+_SPACES = {9: " ", 10: " ", 13: " "}
+
+
 def clean_text(text: str) -> str:
     """Return a name without separators and cut to a length that fits a record."""
-    return text_limits.cut(text).translate({9: " ", 10: " ", 13: " "})
+    text = text_limits.cut(text)
+    # No separator is printable: most texts need no second pass, and a first sync has hundreds of thousands.
+    return text if text.isprintable() else text.translate(_SPACES)
 
 
 def encode_identities(identities: Iterable[Sequence[str]]) -> bytes:

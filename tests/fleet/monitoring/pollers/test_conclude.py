@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from fleet.monitoring.columns import NO_INSTANCE
 from fleet.monitoring.events import InstancesChanged, LayoutChanged, StateDelta
 from fleet.monitoring.evidence import Timing
-from fleet.monitoring.pollers.conclude import CommittedRound, conclude
+from fleet.monitoring.pollers.conclude import CommittedRound, compute_round, conclude
 from fleet.monitoring.publish import message_of
 from fleet.monitoring.state.outbox import CLUSTER_INDEX, unpack_round_changes
 from fleet.monitoring.state.reader import Reader
@@ -106,6 +107,20 @@ def test_disagreement_is_counted_and_stored_once(writer: Writer) -> None:
         (1, 2, 2),
         (TIMING.min_disagreement_rounds, 2, 0),
     ]
+
+
+def test_healthy_agents_are_not_asked_while_the_list_is_read(writer: Writer) -> None:
+    """Each of them costs as much time as many entries of the list."""
+    cluster_polls = PolledCluster(writer)
+    cluster_polls.create_record()
+    cluster_polls.record_poll([[0], [1]], now=NOW, agents=2)
+    record = writer.load("default")
+    listing = replace(record, presence_feed=replace(record.presence_feed, is_listing=True))
+    agents_to_query, agents_while_listing = (
+        compute_round(state, 5, NOW + 1, TIMING).conclusion.agents_to_query for state in (record, listing)
+    )
+    assert [agents.tolist() for agents in agents_to_query.values()] == [[0], [1]]
+    assert not agents_while_listing
 
 
 def test_poll_is_concluded_once(writer: Writer) -> None:

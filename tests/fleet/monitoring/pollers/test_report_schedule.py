@@ -10,7 +10,7 @@ from fleet.monitoring.pollers.report_schedule import select_agents_to_query, sel
 from fleet.monitoring.state.agent_reports import ReportRows
 from fleet.vocabulary.verdicts import State
 
-H, D, S, R = State.HEALTHY, State.DEGRADED, State.STRANDED, State.RETIRED
+H, D, S, R, U = State.HEALTHY, State.DEGRADED, State.STRANDED, State.RETIRED, State.UNKNOWN
 
 
 def report_rows(*agents_and_times: tuple[int, float]) -> ReportRows:
@@ -27,6 +27,7 @@ def select_by_proxy(
     previous_reports: ReportRows | None = None,
     round_number: int = 1,
     round_interval: float = 5.0,
+    is_listing: bool = False,
 ) -> dict[int, list[int]]:
     """Return the agents that the next poll queries, by proxy; `tunnels` are (agent, proxy)."""
     agents = np.array([agent for agent, _ in tunnels], np.uint32)
@@ -40,6 +41,7 @@ def select_by_proxy(
         round_number=round_number,
         now=100.0,
         round_interval=round_interval,
+        is_listing=is_listing,
     )
     return {proxy: sorted(agents_of_proxy.tolist()) for proxy, agents_of_proxy in selected.items()}
 
@@ -48,6 +50,13 @@ def test_unhealthy_agents_and_one_healthy_agent_are_selected() -> None:
     """Through the proxy that holds the tunnel; agents without a tunnel and retired agents are not queried."""
     agents_by_proxy = select_by_proxy([H, D, S, R, H], [(0, 7), (1, 7), (3, 7), (4, 9)])
     assert agents_by_proxy == {7: [0, 1], 9: [4]}
+
+
+def test_only_agents_with_a_problem_are_selected_while_the_list_is_read() -> None:
+    """Of the unknown ones the list will tell; with a list that was read they are asked like others."""
+    states, tunnels = [H, D, S, U], [(agent, 7) for agent in range(4)]
+    assert select_by_proxy(states, tunnels, is_listing=True) == {7: [1, 2]}
+    assert select_by_proxy(states, tunnels) == {7: [0, 1, 2, 3]}
 
 
 def test_agent_with_two_tunnels_is_selected_once() -> None:
