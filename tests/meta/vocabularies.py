@@ -19,7 +19,7 @@ from fleet.vocabulary.verdicts import Reason, Recovery, State
 from tests.meta.house import ROOT, tracked_paths
 
 _METRIC_CLASSES = (
-    "Counter|Gauge|Histogram|Summary|GaugeMetricFamily|CounterMetricFamily"
+    "Counter|Gauge|Histogram|Summary|GaugeMetricFamily|CounterMetricFamily|HistogramMetricFamily"
     "|TunnelCountCollector|AgentAuthCollector"
 )
 _METRIC = re.compile(rf"\b(?:{_METRIC_CLASSES})\(\s*\"([a-z0-9_]+)\"")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from fleet.nodes.gateway.sessions import SessionTokens
@@ -25,11 +25,12 @@ class GatewayRule:
     pool: DestinationPool
     #: Session persistence of the rule; None: each call is picked anew.
     session_tokens: SessionTokens | None = None
+    #: Name of the rule, for metrics and messages.
+    name: str = field(init=False)
 
-    @property
-    def name(self) -> str:
-        """Name of the rule, for metrics and messages."""
-        return self.route_entry.name
+    def __post_init__(self) -> None:
+        """Make the name once: each call counts by it."""
+        object.__setattr__(self, "name", self.route_entry.name)
 
 
 class OpenCall(Protocol):

@@ -9,11 +9,13 @@ from fleet.protocol.destination.instance_status import DEGRADED_HEADER, DRAINING
 from fleet.protocol.retry import grpc_http2
 from fleet.protocol.retry.grpc_http2 import Status
 from fleet.protocol.retry.policy import PREVIOUS_ATTEMPTS, PUSHBACK
-from fleet.transport.http2.fields import HeaderFields, encode, plain
+from fleet.transport.http2.fields import HeaderFields, encode, encode_name, encode_text, plain
 from fleet.transport.http2.messages import HeaderField
 
 _DEGRADED_HEADER, _DRAINING_HEADER = DEGRADED_HEADER.encode(), DRAINING_HEADER.encode()
 _TIMEOUT_HEADER = b"grpc-timeout"
+#: Each call with a deadline has another value.
+_TIMEOUT_NAME = encode_name(_TIMEOUT_HEADER)
 _ATTEMPTS_HEADER = PREVIOUS_ATTEMPTS.encode()
 #: Headers of a response that the gateway itself sends.
 RESPONSE_HEAD_BLOCK = encode(plain((b":status", b"200"), (b"content-type", b"application/grpc")))
@@ -132,7 +134,7 @@ def encode_request_head(
     """Return the header block of one attempt."""
     block = head.block
     if remaining_seconds is not None:
-        block += encode(plain((_TIMEOUT_HEADER, grpc_http2.write_timeout(remaining_seconds))))
+        block += _TIMEOUT_NAME + encode_text(grpc_http2.write_timeout(remaining_seconds))
     if previous_attempt_count:
         block += encode(plain((_ATTEMPTS_HEADER, str(previous_attempt_count).encode())))
     return block

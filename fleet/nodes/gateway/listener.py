@@ -42,6 +42,7 @@ from fleet.transport.listen_sockets import stop_listening
 log = logging.getLogger(__name__)
 
 _BACKLOG = 1024
+_HEALTH_PREFIX = f"/{HEALTH_SERVICE}/"
 #: Most hosts and paths whose rule is cached: callers may invent any number of them.
 _MAX_CACHED_RULES = 1024
 #: Most methods remembered for their streaming responses. Callers cannot add any.
@@ -153,7 +154,7 @@ class GatewayListener:
                 ],
                 "retry": _describe_retry(rule.route_entry.rule),
                 "timeouts": {"request": rule.policy.request, "backend_request": rule.policy.backend_request},
-                "call_count": self._metrics.call_count_of(rule.name),
+                "call_count": self._metrics.calls.call_count_of(rule.name),
                 "retry_counts": self._metrics.retry_counts_of(rule.name),
                 "backends": {
                     f"{ref.name}:{ref.port}": {
@@ -238,7 +239,7 @@ class GatewayListener:
         self._calls.discard(call)
         if self._calls_ended is not None and not self._calls:
             self._calls_ended.set()
-        self._metrics.record_call(
+        self._metrics.calls.record(
             "no route" if rule is None else rule.name, status, time.monotonic() - call.began_at
         )
 
@@ -267,7 +268,7 @@ class GatewayListener:
         try:
             if head.refusal_status is not None:
                 stream.listener = RefusedRequest(stream, head.refusal_status, body=head.method != "HEAD")
-                self._metrics.record_call("no route", Status.UNIMPLEMENTED.name, 0.0)
+                self._metrics.calls.record("no route", Status.UNIMPLEMENTED.name, 0.0)
                 return
             if head.timeout is not None:
                 stream.deadline_at = asyncio.get_running_loop().time() + head.timeout
@@ -285,7 +286,7 @@ class GatewayListener:
 
     def _is_own_health_call(self, head: RequestHead) -> bool:
         """Return whether a call asks for the gateway's own health, because no rule names that service."""
-        if not head.path.startswith(f"/{HEALTH_SERVICE}/"):
+        if not head.path.startswith(_HEALTH_PREFIX):
             return False
         rule = self.find_rule(head.authority, head.path)
         return rule is None or all(match.service != HEALTH_SERVICE for match in rule.route_entry.rule.matches)

@@ -7,11 +7,12 @@ from collections import Counter as TallyCounter
 from collections import defaultdict
 from collections.abc import Iterable
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric
+from prometheus_client import CollectorRegistry, Counter, Gauge, Metric
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 from typing_extensions import override
 
+from fleet.nodes.gateway.call_metrics import CallMetrics
 from fleet.protocol.destination.health import Health
 from fleet.transport.destinations import Destinations
 
@@ -20,18 +21,8 @@ class GatewayMetrics:
     """Counters and gauges of one gateway."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._calls = Counter(
-            "refloat_gateway_calls",
-            "Finished calls, by rule and status",
-            ["rule", "status"],
-            registry=registry,
-        )
-        self._call_seconds = Histogram(
-            "refloat_gateway_call_seconds",
-            "Duration of calls including retries, in seconds",
-            ["rule"],
-            registry=registry,
-        )
+        #: Finished calls.
+        self.calls = CallMetrics(registry)
         self._retries = Counter(
             "refloat_gateway_retries",
             "Attempts that were retried, by rule and status of the attempt",
@@ -56,29 +47,13 @@ class GatewayMetrics:
             "Unix time at which the current certificates were loaded",
             registry=registry,
         )
-        self._call_metrics: dict[tuple[str, str], tuple[Counter, Histogram]] = {}
-        #: Retries since the start by rule, and there by status; calls since the start by rule.
+        #: Retries since the start by rule, and there by status.
         self._retry_counts: defaultdict[str, TallyCounter[str]] = defaultdict(TallyCounter)
-        self._call_counts: TallyCounter[str] = TallyCounter()
-
-    def record_call(self, rule: str, status: str, seconds: float) -> None:
-        """Count a finished call."""
-        call_metrics = self._call_metrics.get((rule, status))
-        if call_metrics is None:  # a lookup by labels costs more than counting
-            call_metrics = self._calls.labels(rule, status), self._call_seconds.labels(rule)
-            self._call_metrics[rule, status] = call_metrics
-        call_metrics[0].inc()
-        call_metrics[1].observe(seconds)
-        self._call_counts[rule] += 1
 
     def record_retry(self, rule: str, status: str) -> None:
         """Count an attempt that is retried."""
         self._retries.labels(rule, status).inc()
         self._retry_counts[rule][status] += 1
-
-    def call_count_of(self, rule: str) -> int:
-        """Return the number of finished calls of a rule."""
-        return self._call_counts[rule]
 
     def retry_counts_of(self, rule: str) -> dict[str, int]:
         """Return the number of retried attempts of a rule by their status."""

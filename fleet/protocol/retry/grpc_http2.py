@@ -5,6 +5,7 @@ https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md and http-grpc-sta
 
 from __future__ import annotations
 
+import math
 import re
 from enum import IntEnum
 
@@ -80,10 +81,13 @@ def read_timeout(text: bytes) -> float | None:
 
 def write_timeout(seconds: float) -> bytes:
     """Return seconds as a `grpc-timeout` value, rounded up, in the finest unit that fits eight digits."""
-    for unit in (b"u", b"m", b"S", b"M"):
+    micros = math.ceil(seconds * 1_000_000)
+    if micros < 100_000_000:
+        return b"%du" % max(micros, 0)
+    for unit in (b"m", b"S", b"M"):
         number = -int(-seconds // _UNITS[unit])
         if number < 100_000_000:
-            return b"%d%s" % (max(number, 0), unit)
+            return b"%d%s" % (number, unit)
     return b"%dH" % min(-int(-seconds // 3600), 99_999_999)
 
 
@@ -126,6 +130,12 @@ class MessageCounter:
     def feed(self, chunk: bytes) -> int:
         """Count bytes; return the length of the longest message that begins in them."""
         offset, size, longest = 0, len(chunk), 0
+        if size >= PREFIX_LENGTH and not self._remaining_bytes and not self._prefix:
+            length = int.from_bytes(chunk[1:PREFIX_LENGTH])
+            if length == size - PREFIX_LENGTH:  # most chunks are one whole message
+                self.has_bytes = True
+                self.message_count += 1
+                return length
         self.has_bytes = self.has_bytes or size > 0
         while offset < size:
             if self._remaining_bytes:

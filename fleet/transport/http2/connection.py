@@ -11,13 +11,15 @@ from typing_extensions import override
 from fleet.transport.http2 import fields, floods, frames, header_blocks
 from fleet.transport.http2.fields import HeaderBlockCache, HeaderBlockDecoder, HeaderListTooLongError
 from fleet.transport.http2.frames import ErrorCode, FrameType, Http2ConnectionError, SettingId
-from fleet.transport.http2.header_blocks import HeaderBlock, HeaderBlockAssembler
+from fleet.transport.http2.header_blocks import HeaderBlockAssembler
 from fleet.transport.http2.liveness import Liveness
 from fleet.transport.http2.messages import HeaderListValidity
 from fleet.transport.http2.options import ConnectionOptions
 from fleet.transport.http2.stream import Stream
 from fleet.transport.http2.stream_numbers import StreamNumbers
 
+#: Flags of HEADERS that make its payload more, or less, than a header block.
+_COMPLETE_MASK = frames.END_HEADERS | frames.PADDED | frames.PRIORITY
 # Reading an attribute of an enum is a lookup by name, and each frame is compared with most of these.
 _DATA, _HEADERS, _CONTINUATION = int(FrameType.DATA), int(FrameType.HEADERS), int(FrameType.CONTINUATION)
 _WINDOW_UPDATE, _SETTINGS = int(FrameType.WINDOW_UPDATE), int(FrameType.SETTINGS)
@@ -202,7 +204,8 @@ class Http2Connection(asyncio.Protocol):
         at, size = 0, len(buffer)
         try:
             if self._awaits_preface:
-                at = self._read_preface(buffer)
+                at = frames.read_preface(buffer)
+                self._awaits_preface = at == 0
             while size - at >= frames.HEADER_LENGTH and not self._awaits_preface and not self.is_ended:
                 length, kind, flags, number = frames.read_header(buffer, at)
                 if length > self._options.max_frame_size:
@@ -233,14 +236,6 @@ class Http2Connection(asyncio.Protocol):
 
     # Frames.
 
-    def _read_preface(self, buffer: bytes) -> int:
-        if not frames.PREFACE.startswith(buffer[: len(frames.PREFACE)]):
-            raise Http2ConnectionError(ErrorCode.PROTOCOL_ERROR, "the peer does not speak HTTP/2")
-        if len(buffer) < len(frames.PREFACE):
-            return 0
-        self._awaits_preface = False
-        return len(frames.PREFACE)
-
     def _on_frame(self, kind: int, flags: int, number: int, payload: bytes) -> None:
         if not self._has_settings and kind != _SETTINGS:
             raise Http2ConnectionError(ErrorCode.PROTOCOL_ERROR, "no HTTP/2: no SETTINGS came first")
@@ -249,17 +244,21 @@ class Http2Connection(asyncio.Protocol):
         if kind == _DATA:
             self._on_data(number, flags, payload)
         elif kind == _HEADERS:
-            self._on_header_block(self._header_blocks.add_headers(number, flags, payload))
+            if flags & _COMPLETE_MASK == frames.END_HEADERS:  # most blocks are one plain frame
+                self._on_header_block(number, payload, flags & frames.END_STREAM != 0)
+            elif (header_block := self._header_blocks.add_headers(number, flags, payload)) is not None:
+                self._on_header_block(*header_block)
         elif kind == _CONTINUATION:
-            self._on_header_block(self._header_blocks.add_continuation(flags, payload))
+            header_block = self._header_blocks.add_continuation(flags, payload)
+            if header_block is not None:
+                self._on_header_block(*header_block)
+        elif kind == _WINDOW_UPDATE and len(payload) == 4:
+            self._on_window_update(number, frames.read_uint32(payload) & frames.LARGEST_WINDOW)
         else:
-            frames.check_control_frame(kind, flags, number, len(payload))
-            if kind == _WINDOW_UPDATE:
-                self._on_window_update(number, frames.read_uint32(payload) & frames.LARGEST_WINDOW)
-            else:
-                self._on_control_frame(kind, flags, number, payload)
+            self._on_control_frame(kind, flags, number, payload)
 
     def _on_control_frame(self, kind: int, flags: int, number: int, payload: bytes) -> None:
+        frames.check_control_frame(kind, flags, number, len(payload))
         match kind:
             case FrameType.RST_STREAM:
                 self._on_rst_stream(number, frames.code_of(frames.read_uint32(payload)))
@@ -293,10 +292,7 @@ class Http2Connection(asyncio.Protocol):
         self._liveness.has_data_since_ping = True
         stream.receive_data(data, size, end=bool(flags & frames.END_STREAM))
 
-    def _on_header_block(self, header_block: HeaderBlock | None) -> None:
-        if header_block is None:
-            return
-        number, block, end, dependency = header_block
+    def _on_header_block(self, number: int, block: bytes, end: bool, dependency: int = 0) -> None:
         self._liveness.has_data_since_ping = True
         stream = self._streams.get(number)
         is_request = stream is None and self._on_stream is not None and number > self._numbers.last_opened

@@ -33,6 +33,10 @@ _STATIC_INDEXES = {
     (b":status", b"200"): 8,
 }
 
+#: Least integer that does not fit a prefix of seven bits, and the bytes of those that do.
+_LONG = 127
+_SHORT_LENGTHS = tuple(bytes([number]) for number in range(_LONG))
+
 _T = TypeVar("_T")
 
 
@@ -54,14 +58,22 @@ def _encode_field(name: bytes, value: bytes, is_sensitive: bool) -> bytes:
     index = _STATIC_INDEXES.get((name, value))
     if index is not None:
         return bytes([0x80 | index])
-    prefix = b"\x10" if is_sensitive else b"\x00"
-    return b"".join((prefix, _encode_length(len(name)), name, _encode_length(len(value)), value))
+    return encode_name(name, is_sensitive=is_sensitive) + encode_text(value)
+
+
+def encode_name(name: bytes, *, is_sensitive: bool = False) -> bytes:
+    """Return the beginning of a field without an index: `encode_text` of the value follows. RFC 7541 section 6.2."""
+    return (b"\x10" if is_sensitive else b"\x00") + encode_text(name)
+
+
+def encode_text(text: bytes) -> bytes:
+    """Return a text with its length, and no Huffman coding: RFC 7541 section 5.2."""
+    size = len(text)
+    return (_SHORT_LENGTHS[size] if size < _LONG else _encode_length(size)) + text
 
 
 def _encode_length(number: int) -> bytes:
-    """Return an integer with a prefix of seven bits and no Huffman coding, RFC 7541 section 5.1."""
-    if number < 127:
-        return bytes([number])
+    """Return an integer of at least 127 with a prefix of seven bits, RFC 7541 section 5.1."""
     encoded = bytearray([127])
     number -= 127
     while number >= 128:

@@ -94,6 +94,13 @@ def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
     return _HEADER.pack(length >> 8, length & 0xFF, kind, flags, stream) + payload
 
 
+def read_preface(buffer: bytes) -> int:
+    """Return the length of the preface of a client; 0 while it is incomplete. Raises Http2ConnectionError."""
+    if not PREFACE.startswith(buffer[: len(PREFACE)]):
+        raise Http2ConnectionError(ErrorCode.PROTOCOL_ERROR, "the peer does not speak HTTP/2")
+    return len(PREFACE) if len(buffer) >= len(PREFACE) else 0
+
+
 def read_header(buffer: bytes | bytearray, at: int) -> tuple[int, int, int, int]:
     """Return the header of a frame: length, kind, flags, stream."""
     high, low, kind, flags, stream = _HEADER.unpack_from(buffer, at)

@@ -8,6 +8,8 @@ from fleet.transport.http2 import frames
 from fleet.transport.http2.fields import LONGEST_HEADER_LIST
 from fleet.transport.http2.frames import ErrorCode, FrameType, Http2ConnectionError
 
+#: Reading an attribute of an enum is a lookup by name.
+_HEADERS = int(FrameType.HEADERS)
 #: Maximum length of a header block, as a multiple of that of a header list; a longer one is a flood (CVE-2024-27316).
 _BLOCK_PER_LIST_LENGTH = 2
 #: Minimum average bytes of a block's frames: empty frames are a flood, too.
@@ -80,7 +82,7 @@ def encode_frames(number: int, block: bytes, max_frame_size: int, *, end: bool) 
     """Return the frames of a header block, several if it is longer than the peer's maximum frame size."""
     flags = frames.END_STREAM if end else 0
     if len(block) <= max_frame_size:
-        return frames.frame(FrameType.HEADERS, flags | frames.END_HEADERS, number, block)
+        return frames.frame(_HEADERS, flags | frames.END_HEADERS, number, block)
     pieces = [block[at : at + max_frame_size] for at in range(0, len(block), max_frame_size)]
     out = [frames.frame(FrameType.HEADERS, flags, number, pieces[0])]
     out += [frames.frame(FrameType.CONTINUATION, 0, number, piece) for piece in pieces[1:-1]]

@@ -10,6 +10,8 @@ from fleet.transport.http2 import frames
 from fleet.transport.http2.frames import ErrorCode, FrameType
 from fleet.transport.http2.messages import HeaderListValidity
 
+#: Reading an attribute of an enum is a lookup by name.
+_DATA = int(FrameType.DATA)
 _BODY_TOO_SHORT = "sent less than its content-length"
 
 
@@ -272,20 +274,18 @@ class Stream:
 
     def drop(self) -> StreamListener | None:
         """Discard the stream's state, and return its listener; None if it had none any more."""
-        listener, self.listener = self.listener, None
+        listener = self.listener
         self._local_ended = self._remote_ended = True
         self._queue.clear()
         self._is_end_queued, self._trailers = False, None
-        self._connection.remove_stream(self)
+        self._remove()
         return listener
 
     def _write(self, data: bytes, *, end: bool) -> None:
         size = len(data)
         self.send_window -= size
         self._connection.send_window -= size
-        self._connection.write(
-            frames.frame(FrameType.DATA, frames.END_STREAM if end else 0, self.number, data)
-        )
+        self._connection.write(frames.frame(_DATA, frames.END_STREAM if end else 0, self.number, data))
         if size and self._credit_source is not None:
             self._credit_source.release_window(size)
         if end:
@@ -294,10 +294,17 @@ class Stream:
     def _end_local(self) -> None:
         self._local_ended = True
         self._is_end_queued = False
+        self._credit_source = None
         if self._remote_ended:
-            self._connection.remove_stream(self)
+            self._remove()
 
     def _end_remote(self) -> None:
         self._remote_ended = True
         if self._local_ended:
-            self._connection.remove_stream(self)
+            self._remove()
+
+    def _remove(self) -> None:
+        # Without these references, the two streams of a call and the call itself would be a cycle, and fill the memory
+        # until the garbage collector runs.
+        self.listener = self._credit_source = None
+        self._connection.remove_stream(self)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 
 import pytest
 from hypothesis import given
@@ -32,6 +34,34 @@ async def test_call_and_response(server: Endpoint) -> None:
         (FrameType.HEADERS, frames.END_HEADERS | frames.END_STREAM),
     ]
     assert server.connection.stream_count == 0
+
+
+@pytest.mark.parametrize("is_reset", [False, True], ids=["ended", "reset"])
+async def test_ended_call_needs_no_garbage_collector(
+    server: Endpoint, client: Endpoint, *, is_reset: bool
+) -> None:
+    """A gateway's two streams of a call refer to each other, and ten objects of each call would wait for it."""
+    client.receive_settings()
+    gc.disable()
+    try:
+        server.receive(headers(1), data(1, b"ab", end=True))
+        (inward,) = server.recorders
+        outward = client.open()
+        inward.stream.credit_to(outward.stream)
+        outward.stream.credit_to(inward.stream)
+        outward.stream.send_data(b"ab", end=True)
+        if is_reset:
+            client.receive(frames.rst_stream(1, ErrorCode.CANCEL))
+            inward.stream.reset(ErrorCode.CANCEL)
+        else:
+            client.receive(headers(1, block=RESPONSE), headers(1, block=TRAILERS, end=True))
+            inward.stream.send_headers(TRAILERS, end=True)
+        recorder_refs = [weakref.ref(inward), weakref.ref(outward)]
+        server.recorders.clear()
+        del inward, outward
+        assert [recorder_ref() for recorder_ref in recorder_refs] == [None, None]
+    finally:
+        gc.enable()
 
 
 async def test_bytes_may_arrive_in_any_pieces(server: Endpoint) -> None:
