@@ -32,17 +32,18 @@ async def bind(host: str, port: int) -> socket.socket:
 
 
 async def stop_accepting(sockets: Iterable[HasFileDescriptor]) -> None:
-    """Stop accepting; return once the protocols of all accepted connections know of them.
+    """Stop accepting; return once the protocols of all accepted connections know of them, and their tasks have begun.
 
     asyncio of Python 3.11 accepts a connection in one turn of the loop, and gives it to the server in the next. A
     server that is closed in between loses it: no protocol gets the connection, and its socket stays open until it is
-    garbage-collected (https://github.com/python/cpython/issues/109564).
+    garbage-collected (https://github.com/python/cpython/issues/109564). A task that its protocol starts would have the
+    same effect: if it is cancelled before it begins, nothing of it runs, so it cannot close the connection.
     """
     loop = asyncio.get_running_loop()
     for listen_socket in sockets:
         loop.remove_reader(listen_socket.fileno())
-    # The first turn makes the transport, the second one calls the protocol.
-    for _ in range(2):
+    # The first turn makes the transport, the second one calls the protocol, and the third one begins its task.
+    for _ in range(3):
         await asyncio.sleep(0)
 
 

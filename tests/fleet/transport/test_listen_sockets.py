@@ -60,6 +60,29 @@ async def test_closed_server_may_lose_a_connection() -> None:
     assert any([await _loses_connection(close, turns) for turns in TURNS])
 
 
+@pytest.mark.parametrize("turns", TURNS)
+async def test_task_of_an_accepted_connection_has_begun(turns: int) -> None:
+    """One that is cancelled before it begins never runs, so it could not close its connection."""
+    tasks: list[asyncio.Task[None]] = []
+    begun_tasks: list[asyncio.Task[None]] = []
+
+    async def serve() -> None:
+        begun_tasks.extend(task for task in tasks if task is asyncio.current_task())
+
+    class StartsTask(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            transport.close()
+            tasks.append(asyncio.create_task(serve()))
+
+    server = await asyncio.get_running_loop().create_server(StartsTask, "127.0.0.1", 0)
+    with socket.create_connection(server.sockets[0].getsockname()):
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await listen_sockets.stop_listening(server)
+        assert begun_tasks == tasks
+        await asyncio.gather(*tasks)
+
+
 async def test_socket_listens_before_its_server_starts() -> None:
     """Connections made meanwhile wait, and are served."""
     with await listen_sockets.bind("127.0.0.1", 0) as bound:
