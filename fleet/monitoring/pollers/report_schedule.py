@@ -41,8 +41,8 @@ def select_agents_to_query(
 ) -> Mapping[int, Indices]:
     """Return the agents to ask in the round after `round_number`, by instance index of the proxy to ask through.
 
-    While the list of agents is being read (`is_listing`), agents without a state are not asked, as the list will tell,
-    and no healthy ones: a hundred reports cost as much time as a thousand entries of the list.
+    While the list of agents is being read (`is_listing`), unknown and healthy agents are not asked: the rest of the
+    list has the heartbeats of unknown ones, and a hundred reports take as much time as a thousand of its entries.
     """
     is_ready = np.ones(len(states), bool)
     is_ready[reports.agents[now - reports.rows["at"] < _MIN_INTERVAL_SECONDS]] = False

@@ -69,7 +69,7 @@ class Heartbeats:
         self._take_snapshot = take_snapshot
         self._on_response = on_response
         self._stub = fleet_pb2_grpc.HeartbeatServiceStub(channel)
-        self._heartbeat = RetriedMethod(self._stub.Heartbeat, HEARTBEAT_RETRIES)
+        self._heartbeat = _heartbeat_method(channel)
         self._backoff = LinearBackoff(ceiling=min(8.0, self._schedule.interval))
         self._report_requested = asyncio.Event()
         # Set when heartbeats go over another connection than the last one did.
@@ -111,15 +111,16 @@ class Heartbeats:
         """Send one heartbeat over another channel. Raises AioRpcError."""
         self._may_be_registered = True
         request = self._build_request(channel, time.monotonic())
-        heartbeat = RetriedMethod(fleet_pb2_grpc.HeartbeatServiceStub(channel).Heartbeat, HEARTBEAT_RETRIES)
-        response: fleet_pb2.HeartbeatResponse = await heartbeat(request, timeout=self._rpc_timeout)
+        response: fleet_pb2.HeartbeatResponse = await _heartbeat_method(channel)(
+            request, timeout=self._rpc_timeout
+        )
         return response
 
     def switch_channel(self, channel: PickHealthyChannel, auth_id: str) -> PickHealthyChannel:
         """Send heartbeats over another channel from now on, whose auth has accepted one. Return the old channel."""
         old_channel, self._channel = self._channel, channel
         self._stub = fleet_pb2_grpc.HeartbeatServiceStub(channel)
-        self._heartbeat = RetriedMethod(self._stub.Heartbeat, HEARTBEAT_RETRIES)
+        self._heartbeat = _heartbeat_method(channel)
         self._connection = channel.connection_id
         self.last_auth_id = auth_id
         self._connection_changed.set()
@@ -160,7 +161,7 @@ class Heartbeats:
             await self._stub.Deregister(request, timeout=_DEREGISTER_TIMEOUT)
 
     async def _wait(self, seconds: float) -> None:
-        """Wait for the next heartbeat. Another connection ends the wait, and other news do so soon unless it failed."""
+        """Wait until the next heartbeat is due, or another connection carries it; after a success, also for news."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 if not self._is_failing:
@@ -222,3 +223,7 @@ class Heartbeats:
             resource.policy.auth_id = policy.auth_id
             resource.policy.read_age_ms = int((now - policy.received_at) * 1000)
         return request
+
+
+def _heartbeat_method(channel: PickHealthyChannel) -> RetriedMethod:
+    return RetriedMethod(fleet_pb2_grpc.HeartbeatServiceStub(channel).Heartbeat, HEARTBEAT_RETRIES)

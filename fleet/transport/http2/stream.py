@@ -304,7 +304,7 @@ class Stream:
             self._remove()
 
     def _remove(self) -> None:
-        # Without these references, the two streams of a call and the call itself would be a cycle, and fill the memory
-        # until the garbage collector runs.
+        # If these references stayed, the two streams of a call and the call itself would be a cycle, and would fill the
+        # memory until the garbage collector runs.
         self.listener = self._credit_source = None
         self._connection.remove_stream(self)

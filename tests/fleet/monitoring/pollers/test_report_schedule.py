@@ -53,7 +53,7 @@ def test_unhealthy_agents_and_one_healthy_agent_are_selected() -> None:
 
 
 def test_only_agents_with_a_problem_are_selected_while_the_list_is_read() -> None:
-    """Of the unknown ones the list will tell; with a list that was read they are asked like others."""
+    """The rest of the list has the heartbeats of unknown agents. When it was read, all kinds of agents are asked."""
     states, tunnels = [H, D, S, U], [(agent, 7) for agent in range(4)]
     assert select_by_proxy(states, tunnels, is_listing=True) == {7: [1, 2]}
     assert select_by_proxy(states, tunnels) == {7: [0, 1, 2, 3]}
