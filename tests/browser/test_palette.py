@@ -62,6 +62,26 @@ async def test_escape_gives_the_focus_back(visiting: Visiting) -> None:
     await expect(button).to_be_focused()
 
 
+async def test_opens_again_before_the_browser_has_moved_the_focus(visiting: Visiting) -> None:
+    """Until its next frame, a browser leaves the focus in a closed dialog, and the event *close* is still to come."""
+    visit = await visiting()
+    await visit.fleet.begin()
+    page = await visit.open("/incidents/")
+    await open_palette(page)
+    await page.keyboard.type("theme dark")
+    options = page.locator("#palette-list [role=option]")
+    await expect(options).to_have_text(["Theme: dark"])
+    await page.evaluate("""() => {
+        const press = (init) => document.activeElement.dispatchEvent(
+            new KeyboardEvent("keydown", { bubbles: true, cancelable: true, ...init }));
+        press({ key: "Enter" });
+        press({ key: "k", ctrlKey: true });
+    }""")
+    await expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+    await expect(page.locator("#palette-query")).to_be_focused()
+    await expect(page.get_by_role("option", name="Audit log")).to_be_attached()
+
+
 async def test_actions_open_their_form_or_take_effect(visiting: Visiting) -> None:
     """Forms that are dialogs open over the page; a theme applies at once."""
     visit = await visiting()

@@ -319,7 +319,7 @@ function isInside({ clientX, clientY }) {
   return clientX >= box.left && clientX <= box.right && clientY >= box.top && clientY <= box.bottom;
 }
 // Shortcuts of the page below are not meant while the dialog is open.
-dialog.addEventListener("keydown", (event) => event.stopPropagation());
+dialog.addEventListener("keydown", (event) => dialog.open && event.stopPropagation());
 dialog.addEventListener("close", () => {
   // This event comes a moment after the dialog was closed: it may be opening again.
   if (isOpening) return;

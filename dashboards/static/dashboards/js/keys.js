@@ -97,7 +97,7 @@ export function showKeys() {
     dialog.id = "keys";
     dialog.setAttribute("aria-labelledby", "keys-title");
     // Shortcuts of the page below are not meant while the dialog is open.
-    dialog.addEventListener("keydown", (event) => event.stopPropagation());
+    dialog.addEventListener("keydown", (event) => dialog.open && event.stopPropagation());
     dialog.addEventListener("pointerdown", (event) => event.target === dialog && dialog.close());
     document.body.append(dialog);
   }

@@ -159,9 +159,17 @@ function openInDialog(address, label) {
   link.remove();
 }
 
+/** Ask for nothing more: an answer that is on its way changes nothing. */
+function stopSearch() {
+  clearTimeout(timer);
+  request?.abort();
+  [timer, request, pendingOpen] = [null, null, null];
+}
+
 /** Open the palette. */
 export function openPalette() {
   if (dialog.open) return;
+  stopSearch();
   field.value = "";
   show([]);
   say("");
@@ -171,6 +179,8 @@ export function openPalette() {
 }
 
 function press(event) {
+  // Until its next frame, the browser leaves the focus in a dialog that has closed: such a key is the page's.
+  if (!dialog.open) return;
   // Shortcuts of the page below are not meant while the palette is open.
   event.stopPropagation();
   if (isOpener(event)) {
@@ -204,11 +214,8 @@ document.addEventListener("keydown", (event) => {
   openPalette();
 });
 dialog.addEventListener("keydown", press);
-dialog.addEventListener("close", () => {
-  clearTimeout(timer);
-  request?.abort();
-  [timer, request, pendingOpen] = [null, null, null];
-});
+// This event comes a moment after the dialog was closed: it may be open again.
+dialog.addEventListener("close", () => dialog.open || stopSearch());
 dialog.addEventListener("pointerdown", (event) => {
   if (event.target === dialog) dialog.close();
 });
