@@ -30,6 +30,8 @@ _READABLE_UNITS = _UNITS | {"min": _UNITS["m"], "d": 24 * _UNITS["h"]}
 _TERM = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
 _READABLE_TERM = re.compile(r" ?(\d+(?:\.\d*)?|\.\d+) ?(ns|us|µs|μs|ms|min|s|m|h|d)", re.ASCII)
 _MAX_NANOSECONDS = (1 << 63) - 1
+#: 13 days: up to here, a float of seconds times a billion is less than half a nanosecond from the decimal number.
+_MAX_PRECISE_NANOSECONDS = 1 << 50
 #: Maximum length, characters; the longest text that Go writes has 22.
 _MAX_TEXT_LENGTH = 256
 _QUOTE_LENGTH = 64
@@ -138,8 +140,12 @@ def format_exact(seconds: float) -> str:
 
 def to_nanoseconds(seconds: float) -> int:
     """Return seconds as whole nanoseconds, the unit of Go's JSON and of Teleport's protos; within 64 bits."""
+    product = seconds * NANOSECONDS_PER_SECOND
+    if abs(product) <= _MAX_PRECISE_NANOSECONDS:
+        return round(product)
+    nanoseconds = round(Decimal(repr(seconds)) * NANOSECONDS_PER_SECOND)
     # The longest duration of Go, as seconds, is rounded up: without the limit its text could not be parsed.
-    return min(max(round(seconds * NANOSECONDS_PER_SECOND), -_MAX_NANOSECONDS), _MAX_NANOSECONDS)
+    return min(max(nanoseconds, -_MAX_NANOSECONDS), _MAX_NANOSECONDS)
 
 
 def from_nanoseconds(nanoseconds: int) -> float:
