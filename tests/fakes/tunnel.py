@@ -215,6 +215,18 @@ async def ended_badly(reader: asyncio.StreamReader) -> bool:
     return False
 
 
+async def open_session(tunnel: TunnelServer, target: Target) -> TunnelStream:
+    """Open a session to a client that is up: in version 0.1, its server does not confirm that it can serve one."""
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                return await tunnel.open_session(target)
+            except TunnelError as error:
+                if "no client with a handler" not in str(error):
+                    raise
+                await asyncio.sleep(0.01)
+
+
 async def still_works(stream: TunnelStream) -> None:
     """A session to an echo goes on."""
     async with asyncio.timeout(60):

@@ -28,6 +28,7 @@ from tests.fakes.tunnel import (
     echo,
     failure_of,
     no_sessions,
+    open_session,
     refusing,
     still_works,
     taking,
@@ -169,7 +170,7 @@ async def test_both_versions_on_one_listener_by_metadata(ground: Ground) -> None
     await ground.client(address, wire=WireVersion.V0_1, handler=taking(echo))
     await ground.client(address, SSH, handler=taking(echo))
     for tunnel in (server_01, server_02):
-        stream = await tunnel.open_session(SSH)
+        stream = await open_session(tunnel, SSH)
         await still_works(stream)
         await stream.close()
 

@@ -25,7 +25,16 @@ from tests.fakes.strict_client import StrictClient
 from tests.fakes.strict_messages import GoError
 from tests.fakes.strict_server import Handler, StrictServer
 from tests.fakes.strict_stream import StrictStream
-from tests.fakes.tunnel import Ground, dial_sessions, echo, echo_tcp, no_sessions, refusing, taking
+from tests.fakes.tunnel import (
+    Ground,
+    dial_sessions,
+    echo,
+    echo_tcp,
+    no_sessions,
+    open_session,
+    refusing,
+    taking,
+)
 from tests.fakes.waiting import eventually
 
 PAIR = ("router-7", "SSH")
@@ -101,18 +110,6 @@ async def read_all(stream: TunnelStream) -> bytes:
     return bytes(data)
 
 
-async def open_session(tunnel: TunnelServer, wire: WireVersion) -> TunnelStream:
-    """Open a session from our server to a strict client, once that is ready."""
-    async with asyncio.timeout(60):
-        while True:
-            try:
-                return await tunnel.open_session(target_of(wire))
-            except TunnelError as error:
-                if "no client with a handler" not in str(error):
-                    raise
-                await asyncio.sleep(0.01)
-
-
 # -- our server --------------------------------------------------------------------------------------
 
 
@@ -123,7 +120,7 @@ async def test_our_server_opens_sessions_of_their_client(peers: StrictPeers, wir
     address = await peers.ground.server(tunnel)
     client, _ = await peers.client(address, wire, PAIR, handler=strict_stream.echo)
     for turn in range(3):
-        stream = await open_session(tunnel, wire)
+        stream = await open_session(tunnel, target_of(wire))
         assert not stream.can_half_close
         write_task = asyncio.create_task(stream.write(LARGE_DATA))
         data = bytearray()
@@ -148,7 +145,7 @@ async def test_their_client_closes_a_session(peers: StrictPeers, wire: WireVersi
 
     tunnel = TunnelServer(wire)
     client, _ = await peers.client(await peers.ground.server(tunnel), wire, PAIR, handler=send_large_data)
-    stream = await open_session(tunnel, wire)
+    stream = await open_session(tunnel, target_of(wire))
     assert await read_all(stream) == LARGE_DATA
     await stream.close()
     async with asyncio.timeout(60):
@@ -185,11 +182,11 @@ async def test_their_client_refuses_a_session_and_ends(peers: StrictPeers, wire:
     address = await peers.ground.server(tunnel)
     _, task = await peers.client(address, wire, PAIR, handler=strict_stream.echo, refuses="closed on Sundays")
     with pytest.raises(TunnelError, match="closed on Sundays"):
-        await open_session(tunnel, wire)
+        await open_session(tunnel, target_of(wire))
     await asyncio.wait((task,))
     await eventually(lambda: not tunnel._clients)
     await peers.client(address, wire, PAIR, handler=strict_stream.echo)
-    stream = await open_session(tunnel, wire)
+    stream = await open_session(tunnel, target_of(wire))
     await stream.write(b"x")
     assert await stream.read() == b"x"
     await stream.close()
@@ -208,7 +205,7 @@ async def test_abort_of_our_server_is_an_error_at_their_client(peers: StrictPeer
 
     tunnel = TunnelServer(wire)
     await peers.client(await peers.ground.server(tunnel), wire, PAIR, handler=record_outcome)
-    stream = await open_session(tunnel, wire)
+    stream = await open_session(tunnel, target_of(wire))
     stream.abort("out of patience")
     async with asyncio.timeout(60):
         assert await outcome == "rpc error: code = ABORTED desc = out of patience"
@@ -219,7 +216,7 @@ async def test_their_client_disconnects_during_a_session(peers: StrictPeers, wir
     """Our stream is aborted, and nothing remains."""
     tunnel = TunnelServer(wire)
     _, task = await peers.client(await peers.ground.server(tunnel), wire, PAIR, handler=strict_stream.echo)
-    stream = await open_session(tunnel, wire)
+    stream = await open_session(tunnel, target_of(wire))
     await stream.write(b"x")
     assert await stream.read() == b"x"
     task.cancel()
@@ -246,7 +243,7 @@ async def test_tcp_through_our_server_to_their_client(
 
     tunnel = TunnelServer(wire)
     client, _ = await peers.client(await peers.ground.server(tunnel), wire, PAIR, handler=respond)
-    port = await peers.ground.listen(lambda: open_session(tunnel, wire), SessionPolicy(policy))
+    port = await peers.ground.listen(lambda: open_session(tunnel, target_of(wire)), SessionPolicy(policy))
     reader, writer = await peers.ground.connect(port)
     async with asyncio.timeout(60):
         writer.write(LARGE_DATA)
