@@ -30,7 +30,7 @@ _READABLE_UNITS = _UNITS | {"min": _UNITS["m"], "d": 24 * _UNITS["h"]}
 _TERM = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
 _READABLE_TERM = re.compile(r" ?(\d+(?:\.\d*)?|\.\d+) ?(ns|us|µs|μs|ms|min|s|m|h|d)", re.ASCII)
 _MAX_NANOSECONDS = (1 << 63) - 1
-#: 13 days: up to here, a float of seconds times a billion is less than half a nanosecond from the decimal number.
+#: 13 days. For shorter durations, float seconds times a billion are wrong by less than half a nanosecond.
 _MAX_PRECISE_NANOSECONDS = 1 << 50
 #: Maximum length, characters; the longest text that Go writes has 22.
 _MAX_TEXT_LENGTH = 256

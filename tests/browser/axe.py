@@ -9,9 +9,9 @@ import axe_playwright_python
 from playwright.async_api import Page, ViewportSize
 
 _AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text()
-# A colour on its way to another has a contrast nobody reads. To wait for its end could last for ever: Chromium does not
-# move animations on in a closed <details>.
-_SETTLED = """() => {
+# Ends all animations: while a colour still changes, its contrast is not the one that people read. Waiting for their end
+# could last for ever, because Chromium does not advance animations in a closed <details>.
+_FINISH_ANIMATIONS = """() => {
     for (const animation of document.getAnimations()) {
         if (animation.effect.getComputedTiming().endTime !== Infinity) animation.finish();
     }
@@ -27,7 +27,7 @@ async def find_violations(page: Page, kind: str, values: list[str]) -> list[Any]
     """Return axe's violations of these rules or tags, as (rule, element)."""
     # A page that is still being parsed has no headings and landmarks yet.
     await page.wait_for_load_state("domcontentloaded")
-    await page.evaluate(_SETTLED)
+    await page.evaluate(_FINISH_ANIMATIONS)
     if not await page.evaluate("'axe' in window"):
         await page.evaluate(_AXE)
     # Without what passes, and without fetching the style sheets once more, which no rule of these tags reads.

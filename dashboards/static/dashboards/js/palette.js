@@ -159,7 +159,7 @@ function openInDialog(address, label) {
   link.remove();
 }
 
-/** Ask for nothing more: an answer that is on its way changes nothing. */
+/** Stop the search; a response that is still on its way is ignored. */
 function stopSearch() {
   clearTimeout(timer);
   request?.abort();
@@ -179,7 +179,7 @@ export function openPalette() {
 }
 
 function press(event) {
-  // Until its next frame, the browser leaves the focus in a dialog that has closed: such a key is the page's.
+  // Until its next frame, the browser leaves the focus in a closed dialog: the key is meant for the page.
   if (!dialog.open) return;
   // Shortcuts of the page below are not meant while the palette is open.
   event.stopPropagation();
